@@ -88,8 +88,11 @@ def compare(
             read_from=(sides[0].kind, sides[1].kind),
         )
         progress("printing", None)
-        written = render_comparison(comparison, output, formats, paper=paper, printer=printer)
+        notes: list[str] = []
+        written = render_comparison(comparison, output, formats, paper=paper, printer=printer, notes=notes)
         progress("", None)
+    for note in () if quiet else notes:
+        echo_line(f"note: {note}", err=True)
     for side, source in zip(sides, (base, new), strict=True):
         if not quiet and side.path is not None and side.path != source:
             echo_line(f"note: {side.path} was read, not the traces; give their folder to analyse them again", err=True)

@@ -60,7 +60,7 @@ def _python() -> Check:
 
 def _packages() -> list[Check]:
     checks = []
-    for name in ("click", "duckdb", "polars", "pyarrow", "jinja2", "matplotlib", "weasyprint", "isal", "zstandard"):
+    for name in ("click", "duckdb", "polars", "pyarrow", "jinja2", "matplotlib", "weasyprint", "isal", "zstandard", "uharfbuzz"):
         try:
             checks.append(Check(name, "ok", importlib.metadata.version(name)))
         except importlib.metadata.PackageNotFoundError:
@@ -148,14 +148,15 @@ def _pdf() -> list[Check]:
 
 
 def _fonts() -> Check:
-    from ..report_templates.output.pdf import font_folder
+    from ..report_templates.text import fonts
 
-    folder = font_folder()
-    if folder is None:
-        return Check("Fonts", "missing", "Matplotlib, which brings the DejaVu fonts, is not installed", "pip install postrun")
-    if (folder / "DejaVuSans.ttf").is_file():
-        return Check("Fonts", "ok", "DejaVu Sans (from Matplotlib)")
-    return Check("Fonts", "warning", "Matplotlib here has no DejaVu Sans; a system font is used", "apt-get install -y fonts-dejavu-core")
+    families = list(dict.fromkeys(face.family for face in (*fonts.variable_faces(), *fonts.fixed_faces())))
+    if fonts.FALLBACK not in families:
+        return Check("Fonts", "warning", "Matplotlib has no DejaVu Sans; a system font is used", "apt-get install -y fonts-dejavu-core")
+    if missing := [family for family in (fonts.SANS, fonts.MONO) if family not in families]:
+        return Check("Fonts", "warning", f"not installed: {' and '.join(missing)}; reports are in {fonts.FALLBACK}", "pip install postrun")
+    asian = "; Chinese, Japanese, Korean: " + (fonts.CJK if fonts.cjk_face() else "only with a system font, or with postrun[cjk]")
+    return Check("Fonts", "ok", ", ".join(families) + asian)
 
 
 def _disk() -> list[Check]:

@@ -92,6 +92,7 @@ def print_result(result: ReportResult, histograms: Sequence[str] = (), *, quiet:
         for name in histograms
         if name not in report.annotations.histograms
     ]
+    notes += result.notes
     if as_json:
         print_json(report_words.summary(report, result.written))
         notes += report_words.failures(report)

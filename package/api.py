@@ -84,11 +84,13 @@ class ReportResult:
     """A report and its files.
 
     ``written``: format -> file, or folder for rule-json. ``stale``: files of other formats that an earlier report left in the folder.
+    ``notes``: what the reader of the files should know, such as characters that the fonts of the PDF lack.
     """
 
     report: Report
     written: Mapping[str, Path]
     stale: tuple[Path, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def make_report(
@@ -129,16 +131,17 @@ def make_report(
             tell("drawing", None)
             timeline = timelines.timeline_for(store, report, output.formats, output.drawn_events)
         folder = Path(output.folder)
+        notes: list[str] = []
         try:
             written = render(
                 report, folder, output.formats, paper=output.paper, pdf_timeout_s=output.pdf_timeout_s, printer=printer,
-                progress=progress, timeline=timeline, look=output.look,
+                progress=progress, timeline=timeline, look=output.look, notes=notes,
             )  # fmt: skip
         except RenderError as error:
             error.report = report
             raise
     stale = [folder / file for kind, file in PLACES.items() if kind not in written and (folder / file).exists()]
-    return ReportResult(report, written, tuple(stale))
+    return ReportResult(report, written, tuple(stale), tuple(notes))
 
 
 def analyze(

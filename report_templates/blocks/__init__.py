@@ -23,6 +23,7 @@ T = TypeVar("T")
 
 SECTORS: Final = 8
 BARS: Final = 16
+_OF_CODE: Final = ("Function", "Kernel", "Operator")  # headings of names in the legend of a ring
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +212,7 @@ def ring(
         f"{id}-legend",
         what,
         list(zip(itertools.count(1), parts, sectors, strict=False)),
-        Col(columns[0], name_cell, kind="name"),
+        Col(columns[0], name_cell, kind="name", code=columns[0] in _OF_CODE),
         *(Col(label, partial(text, i), kind="number", html_only=label == "Count") for i, label in enumerate(columns[1:-1])),
         Col(columns[-1], lambda row: row[1].percent, percent),
         sortable=False,

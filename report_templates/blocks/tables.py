@@ -48,7 +48,8 @@ class Col(Generic[T]):
 
     ``kind``: "number" (right-aligned; the default with a ``form``), "text" (wraps; the default without), "name" (the row's heading; in
     the PDF one line, shortened in its middle) or "full" (HTML breaks it anywhere). ``when``: whether the table has this column at all.
-    ``html_only``: left out of the PDF. ``pdf_only``: its replacement there.
+    ``html_only``: left out of the PDF. ``pdf_only``: its replacement there. ``code``: names of kernels, operators or functions, in their
+    own font, in the PDF on one line.
     """
 
     label: str
@@ -59,6 +60,7 @@ class Col(Generic[T]):
     when: bool = True
     html_only: bool = False
     pdf_only: bool = False
+    code: bool = False
 
     def __post_init__(self) -> None:
         self.kind = self.kind or ("number" if self.form else "text")

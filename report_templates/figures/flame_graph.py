@@ -57,7 +57,7 @@ def flame_graph(bars: Sequence[Bar], kinds: Sequence[Part], total_s: float) -> s
         body.append(svg.rect(x, y, max(0.3, width - 0.7), _ROW - 1, MEANINGS[bar.meaning], opacity=bar.shade, title=bar.title))
         if name := fitting(bar.names, width - 2 * _PAD):
             ink = ON[bar.meaning] if bar.shade == 1 else INK
-            body.append(svg.text(x + _PAD, y + _ROW - 4.8, name, fill=ink, size=_SIZE))
+            body.append(svg.text(x + _PAD, y + _ROW - 4.8, name, fill=ink, size=_SIZE, code=True))
     x, y = 0.0, bottom + 16.0
     for kind in kinds:
         body.append(svg.rect(x, y - 9, 10, 10, MEANINGS[kind.meaning], opacity=kind.shade))
@@ -69,9 +69,9 @@ def flame_graph(bars: Sequence[Bar], kinds: Sequence[Part], total_s: float) -> s
 def fitting(names: Sequence[str], room: float) -> str:
     """Return the first name that fits, else the start of the last; "" if too short."""
     for name in names:
-        if svg.width_of(name, _SIZE) <= room:
+        if svg.width_of(name, _SIZE, code=True) <= room:
             return name
     short = names[-1] if names else ""
-    while short and svg.width_of(short + "…", _SIZE) > room:
+    while short and svg.width_of(short + "…", _SIZE, code=True) > room:
         short = short[:-1]
     return short + "…" if len(short) >= 4 else ""

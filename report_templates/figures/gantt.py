@@ -126,7 +126,7 @@ def _strip(row: Row, left: float, y: float, low: float, high: float, scale: floa
         if name and room >= min(len(name), _LETTERS) and start[i] >= free and len(texts) < 60 and _HEIGHT.get(KINDS[kind_of], 1.0) >= 0.8:
             meaning = _COLOR.get(KINDS[kind_of], KINDS[kind_of])
             free = float(end[i])
-            texts.append(svg.text(left + float(start[i]) + 4, y + 12, clip(name, room), fill=ON[meaning], size=9))
+            texts.append(svg.text(left + float(start[i]) + 4, y + 12, clip(name, room), fill=ON[meaning], size=9, code=True))
     drawn = [svg.rect(left, y, (high - low) * scale, _BAR, GRID, opacity=0.3)]
     for (kind_of, level_of), shapes in sorted(paths.items()):
         name = KINDS[kind_of]

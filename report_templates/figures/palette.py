@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from ..text.fonts import MONO_FAMILIES
+
 # Okabe-Ito, one meaning each in the entire report; idle and other are neutral grays.
 MEANINGS: Final[dict[str, str]] = {
     "computation": "#0072b2",
@@ -49,6 +51,7 @@ VARIABLES: Final[dict[str, str]] = {
     **{color: f"var(--line-{number})" for number, color in enumerate(LINES, 1)},
 }
 
+_CODE: Final = f' font-family="{MONO_FAMILIES}"'
 _ROOT_ONLY = re.compile(r' (?:xmlns|font-family)="[^"]*"')
 _PAINT = re.compile(r' (fill|stroke)="(#[0-9a-f]{6})"')
 
@@ -57,9 +60,10 @@ SHADES: Final = (1.0, 0.73, 0.46, 0.82, 0.55, 0.37, 0.91, 0.64, 0.32)
 
 
 def themed(svg: str) -> str:
-    """Prepare an SVG for HTML: CSS variables as colors, and no namespace and font.
+    """Prepare an SVG for HTML: variables as colors, classes as fonts, no namespace.
 
     Text from a trace has no quotation marks in an SVG (:func:`.svg.text_of`), so only attributes change.
     """
     head, end, body = svg.partition(">")
+    body = body.replace(_CODE, ' class="code"')
     return _ROOT_ONLY.sub("", head) + end + _PAINT.sub(lambda paint: f' {paint[1]}="{VARIABLES.get(paint[2], paint[2])}"', body)

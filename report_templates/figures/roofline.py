@@ -79,15 +79,15 @@ class _Labels:
 
     taken: list[_Box] = field(default_factory=list)
 
-    def positioned(self, label: str, spots: Iterable[_Spot], avoid: Sequence[_Box] = ()) -> list[str]:
+    def positioned(self, label: str, spots: Iterable[_Spot], avoid: Sequence[_Box] = (), *, code: bool = False) -> list[str]:
         """Return the label at the first spot that is free; nothing if none is."""
-        width = svg.width_of(label, _SIZE)
+        width = svg.width_of(label, _SIZE, code=code)
         for left, baseline in spots:
             box = (left, baseline - 8.0, left + width, baseline + 2.0)
             inside = box[0] >= _LEFT + 1 and box[1] >= _TOP - 6 and box[2] <= WIDTH - 4 and box[3] <= _TOP + _HEIGHT
             if inside and not any(_overlap(box, other) for other in (*self.taken, *avoid)):
                 self.taken.append(box)
-                return [svg.text(left, baseline, label, size=_SIZE)]
+                return [svg.text(left, baseline, label, size=_SIZE, code=code)]
         return []
 
 
@@ -113,10 +113,10 @@ def roofline(points: Sequence[Point], roofs: Sequence[Roof], tb_per_s: float | N
         body += labels.positioned(label, spots, rings) or labels.positioned(label, spots)
     for number, (point, x, y, radius) in enumerate(circles):
         if point.label:
-            spots = list(_around(x, y, radius, svg.width_of(point.label, _SIZE)))
+            spots = list(_around(x, y, radius, svg.width_of(point.label, _SIZE, code=True)))
             others = rings[:number] + rings[number + 1 :]
             large = [ring for ring in others if ring[2] - ring[0] >= 2 * _COVERING]
-            body += labels.positioned(point.label, spots, others) or labels.positioned(point.label, spots, large)
+            body += labels.positioned(point.label, spots, others, code=True) or labels.positioned(point.label, spots, large, code=True)
     if tb_per_s:
         body += labels.positioned(memory, _along(axes, tb_per_s, svg.width_of(memory, _SIZE)), rings)
     x, y = _LEFT, _TOP + _HEIGHT + 29

@@ -1,4 +1,4 @@
-"""Elements of SVG, each as text, and the estimated width of text."""
+"""Elements of SVG, each as text, and the width of text."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from collections.abc import Iterable
 from html import escape
 from typing import Final
 
+from ..text.fonts import MONO_FAMILIES, SANS_FAMILIES
 from ..text.formats import clip, printable
+from ..text.widths import widths
 from .palette import INK
 
-# Attribute of every figure's root; palette.themed removes it, because an HTML page may lack the font.
-SHARED = 'font-family="DejaVu Sans"'
-_BOLD: Final = 1.13
+# Attribute of every figure's root; palette.themed removes it, because an HTML page names further fonts.
+SHARED: Final = f'font-family="{SANS_FAMILIES}"'
 _FEWEST: Final = 6  # letters
 
 
@@ -42,10 +43,15 @@ def text(
     fill: str = INK,
     size: float = 11,
     bold: bool = False,
+    code: bool = False,
     more: tuple[str, str] | None = None,
 ) -> str:
-    """Write a text. ``more``: a second text and its color, right after the first."""
+    """Write a text.
+
+    ``code``: a name of code. ``more``: a second text and its color, right after the first.
+    """
     extra = (f' font-size="{number(size)}"' if size != 11 else "") + (' font-weight="bold"' if bold else "")
+    extra += f' font-family="{MONO_FAMILIES}"' if code else ""
     behind = f' <tspan fill="{more[1]}">{text_of(more[0])}</tspan>' if more else ""
     return f'<text x="{number(x)}" y="{number(y)}" text-anchor="{anchor}" fill="{fill}"{extra}>{text_of(content)}{behind}</text>'
 
@@ -90,9 +96,9 @@ def text_of(content: str) -> str:
     return escape(printable(content))
 
 
-def width_of(content: str, size: float = 11, *, bold: bool = False) -> float:
-    """Estimate the width of text in DejaVu Sans; exact metrics would need the font."""
-    return sum(map(_em, content)) * size * (_BOLD if bold else 1)
+def width_of(content: str, size: float = 11, *, bold: bool = False, code: bool = False) -> float:
+    """Return the width of text. ``code``: in the font for names of code."""
+    return sum(map(widths(bold=bold, code=code).__getitem__, content)) * size
 
 
 def fitted(content: str, room: float, size: float = 11, *, bold: bool = False) -> str:
@@ -110,15 +116,3 @@ def column(labels: Iterable[str], letters: int, room: float, size: float = 11) -
     """Shorten labels to ``letters`` and ``room``; also return the largest width."""
     names = [fitted(clip(label, letters), room, size) for label in labels]
     return names, max((width_of(label, size) for label in names), default=0.0)
-
-
-def _em(character: str) -> float:
-    if character in " .,:;|!'ijl\u00a0\u202f()[]":
-        return 0.36
-    if character in "mwMW@%…":
-        return 0.95
-    if character in "<>=+~#×−±→←≥≤" or character >= "\u2e80":  # Chinese, Japanese, Korean, emoji
-        return 0.84 if character < "\u2e80" else 1.1
-    if character in "_-":
-        return 0.5
-    return 0.72 if character.isupper() else 0.62

@@ -15,6 +15,7 @@ from ..comparing.steps import steps
 from ..comparing.summary import summary
 from ..comparing.tables import alike, launches, memory, precision, reading, utilization, verdicts
 from ..comparing.time import time
+from ..text.glyphs import Printed
 from .output_folder import OutputFolder
 from .pages import filled
 from .pdf import Printer, checked_paper
@@ -48,12 +49,15 @@ def title(comparison: Comparison) -> str:
     return f"{names[0]}: {' → '.join(shorter)}" if all(shorter) and shorter[0] != shorter[1] else names[0]
 
 
-def _filled(comparison: Comparison, first: Section, sections: Sequence[Section], target: str, paper: str) -> str:
+def _filled(
+    comparison: Comparison, first: Section, sections: Sequence[Section], target: str, paper: str, printed: Printed | None = None
+) -> str:
     called = title(comparison)
     anchors = {section.id for section in sections} | {"summary"}
     return filled(
-        "comparison.html.j2", comparison, first, sections, target, paper=paper, data_name=PLACES["json"], anchors=anchors, title=called
-    )
+        "comparison.html.j2", comparison, first, sections, target, paper=paper, data_name=PLACES["json"], printed=printed,
+        anchors=anchors, title=called,
+    )  # fmt: skip
 
 
 def render_comparison(
@@ -64,10 +68,12 @@ def render_comparison(
     paper: str = "A4",
     pdf_timeout_s: float = 120,
     printer: Printer | None = None,
+    notes: list[str] | None = None,
 ) -> dict[str, Path]:
     """Write the files of a comparison to ``out_dir``; return format -> file.
 
-    Equal comparisons give equal bytes. Files are replaced and RenderError is raised as in :func:`.render.render`.
+    Equal comparisons give equal bytes. Files are replaced and RenderError is raised as in :func:`.render.render`. ``notes`` receives what
+    the reader of the PDF should know.
     """
     if unknown := [word for word in formats if word not in PLACES]:
         raise UsageError(f"{', '.join(unknown)} is no format of a comparison; choose from {','.join(PLACES)}")
@@ -79,7 +85,11 @@ def render_comparison(
         if targets.keys() & {"html", "pdf"}:
             first, sections = _sections(comparison)
             if output.printer is not None:
-                output.start_pdf(_filled(comparison, first, sections, "pdf", sheet), comparison.generator.generated_at_ns, PLACES["json"])
+                printed = Printed()
+                text = _filled(comparison, first, sections, "pdf", sheet, printed)
+                output.start_pdf(text, comparison.generator.generated_at_ns, PLACES["json"])
+                if notes is not None and printed.note:
+                    notes.append(printed.note)
             output.attach(data)
             if "html" in targets:
                 output.stage("html", _filled(comparison, first, sections, "html", sheet).encode("utf-8", "replace"))

@@ -7,7 +7,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,7 +18,9 @@ from ..blocks import Figure, Section, coded
 from ..figures.donut import Sector
 from ..figures.palette import themed
 from ..text.formats import count, glued, moment, printable
+from ..text.glyphs import Printed
 from ..text.look import TITLE
+from .font_faces import with_fonts
 from .pdf_tables import pdf_layout
 
 if TYPE_CHECKING:  # it loads all sections, which the page of all runs does not need
@@ -30,17 +32,17 @@ _TOOLTIP: Final = re.compile(r"<title>[^<]*</title>")
 TEMPLATES: Final = Path(__file__).parents[1] / "templates"
 
 
-def page(context: Context, target: str, *, paper: str = "A4") -> str:
+def page(context: Context, target: str, *, paper: str = "A4", printed: Printed | None = None) -> str:
     """Fill the page of a report for "html" or "pdf".
 
     HTML has inline figures in the colors of the theme, full tables, and the script; the PDF has images in light colors and capped tables.
-    Links to omitted sections become plain text.
+    Links to omitted sections become plain text. ``printed`` receives the characters that a PDF cannot show.
     """
     parts = [part for section in context.sections for part in (section, *section.parts, *section.facts.get("sections", ()))]
     anchors = {"summary", *(part.id for part in parts)}
     text = filled(
         "report.html.j2", context.report, context.summary, context.sections, target, paper=paper, anchors=anchors, look=context.look,
-        title=context.look.title or TITLE,
+        title=context.look.title or TITLE, printed=printed,
     )  # fmt: skip
     return _without_dead_links(text) if context.look.left_out else text
 
@@ -69,14 +71,17 @@ def filled(
     *,
     paper: str = "A4",
     data_name: str = "report.json",
+    printed: Printed | None = None,
     **more: Any,
 ) -> str:
     """Fill ``template`` with the style and script of a report.
 
-    ``report``: has a ``generator``; ``data_name``: the file with all data; ``more``: other names of the template.
+    ``report``: has a ``generator``; ``data_name``: the file with all data; ``printed``: as of :func:`page`; ``more``: other names of the
+    template.
     """
+    printed = printed or Printed()
     more_of = target == "html" and any("data" in section.facts for section in sections if section.id == "timeline")
-    return rendered(
+    text = _rendered(
         template,
         style=asset("style.css", *["timeline.css"] * more_of) if target == "html" else _pdf_style(paper),
         script=asset("report.js", *["timeline.js"] * more_of),
@@ -85,14 +90,22 @@ def filled(
         sections=sections,
         target=target,
         created=datetime.fromtimestamp(report.generator.generated_at_ns // 1_000_000_000, UTC).isoformat(),
-        picture=_inline if target == "html" else _image,
+        picture=_inline if target == "html" else partial(_image, printed),
         data_name=data_name,
         **more,
     )
+    return with_fonts(text) if target == "html" else printed.text(text)
 
 
 def rendered(template: str, *, style: str, script: str, **names: Any) -> str:
-    """Fill ``template``; the page contains the digest that lets only ``script`` run."""
+    """Fill ``template`` for a browser, with the fonts of the page.
+
+    The page contains the digest that lets only ``script`` run.
+    """
+    return with_fonts(_rendered(template, style=style, script=script, **names))
+
+
+def _rendered(template: str, *, style: str, script: str, **names: Any) -> str:
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return _environment().get_template(template).render(style=Markup(style), script=Markup(script), script_digest=digest, **names)
 
@@ -138,9 +151,9 @@ def _inline(figure: Figure) -> Markup:
     return Markup('<svg role="img" aria-label="{}"{}').format(printable(figure.alt), Markup(drawing))
 
 
-def _image(figure: Figure) -> Markup:
+def _image(printed: Printed, figure: Figure) -> Markup:
     """Return an image of the SVG, which WeasyPrint lays out faster than inline SVG."""
-    data = base64.b64encode(_TOOLTIP.sub("", figure.svg).encode()).decode()
+    data = base64.b64encode(printed.text(_TOOLTIP.sub("", figure.svg)).encode()).decode()
     return Markup('<img src="data:image/svg+xml;base64,{}" alt="{}">').format(data, printable(figure.alt))
 
 

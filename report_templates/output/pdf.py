@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ...errors import UsageError
+from . import font_faces
 
 PAPERS: Final = ("A4", "Letter")
 INSTALL: Final = "apt-get install libpango-1.0-0 libpangoft2-1.0-0 libharfbuzz-subset0 fonts-dejavu-core"
@@ -154,24 +155,6 @@ def _death(code: int, messages: str) -> str:
     return f"the PDF process ended with code {code}: {last[:300]}"
 
 
-def font_folder() -> Path | None:
-    """Return the folder of the DejaVu fonts; Matplotlib is not loaded."""
-    import importlib.util
-
-    spec = importlib.util.find_spec("matplotlib")
-    return None if spec is None or spec.origin is None else Path(spec.origin).parent / "mpl-data" / "fonts" / "ttf"
-
-
-def _fonts() -> str:
-    """Return @font-face rules with Matplotlib's fonts, the same on all machines."""
-    folder = font_folder()
-    assert folder is not None
-    return "".join(
-        f'@font-face{{font-family:"DejaVu Sans";font-weight:{weight};src:url("{(folder / file).as_uri()}")}}'
-        for weight, file in (("normal", "DejaVuSans.ttf"), ("bold", "DejaVuSans-Bold.ttf"))
-    )
-
-
 class Press:
     """WeasyPrint with its fonts loaded, the slow part that needs no job."""
 
@@ -180,19 +163,32 @@ class Press:
         with contextlib.redirect_stdout(sys.stderr):
             import weasyprint
             from weasyprint.text.fonts import FontConfiguration
-            from weasyprint.urls import URLFetcher
+            from weasyprint.urls import URLFetcher, URLFetcherResponse
+
+            class Fonts(URLFetcher):  # type: ignore[misc]
+                """Fetches the fonts of the report, never anything for a page."""
+
+                def fetch(self, url: str, headers: object = None) -> Any:
+                    return URLFetcherResponse(url, font_faces.font_at(url))
+
         for logger in ("weasyprint", "fontTools"):
             logging.getLogger(logger).setLevel(logging.CRITICAL)
         self._weasyprint = weasyprint
         self._fetcher = URLFetcher(allowed_protocols={"data"}, fail_on_errors=True)
         self._configuration = FontConfiguration()
-        files = URLFetcher(allowed_protocols={"file"}, fail_on_errors=True)  # for these rules, never for a page
-        self._fonts = weasyprint.CSS(string=_fonts(), font_config=self._configuration, url_fetcher=files)
+        self._font_fetcher = Fonts()
+        self._fonts = [self._rules(font_faces.pdf_rules())]
+
+    def _rules(self, text: str) -> Any:
+        return self._weasyprint.CSS(string=text, font_config=self._configuration, url_fetcher=self._font_fetcher)
 
     def write(self, job: Job, wait_for_attachment: Callable[[], object]) -> None:
         """Print the tagged page with its data attached. Equal jobs give equal bytes."""
-        page = self._weasyprint.HTML(string=Path(job.page).read_text(encoding="utf-8"), url_fetcher=self._fetcher)
-        laid_out = page.render(stylesheets=[self._fonts], font_config=self._configuration, pdf_tags=True)
+        text = Path(job.page).read_text(encoding="utf-8")
+        if len(self._fonts) == 1 and (large := font_faces.cjk_rule(text)):
+            self._fonts.append(self._rules(large))
+        page = self._weasyprint.HTML(string=text, url_fetcher=self._fetcher)
+        laid_out = page.render(stylesheets=self._fonts, font_config=self._configuration, pdf_tags=True)
         wait_for_attachment()
         created = datetime.fromtimestamp(job.made_at_ns // 1_000_000_000, UTC)
         attachment = self._weasyprint.Attachment(

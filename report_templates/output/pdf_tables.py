@@ -37,10 +37,12 @@ def pdf_layout(table: Table) -> tuple[float, tuple[float, ...], tuple[tuple[str,
     wanted, least = [], []
     for i in columns:
         heading = _heading(table.columns[i].label)
-        longest = max(_characters(row[i].text) + (_SWATCH if row[i].sector else 0) for row in rows)
+        code = table.columns[i].code
+        named = code or table.columns[i].kind == "name"
+        longest = max(_characters(row[i].text, code=code) + (_SWATCH if row[i].sector else 0) for row in rows)
         wanted.append(gap + max(heading, longest))
         flexible = table.columns[i].kind != "number" and longest > _FLEXIBLE
-        short = min(longest, _NAME) if table.columns[i].kind == "name" else _FLEXIBLE
+        short = min(longest, _NAME) if named else _FLEXIBLE
         least.append(gap + max(heading, short if flexible else longest))
     room = _HALF if table.half else _LEGEND if any(row[0].sector for row in rows) else _PAGE
     # Names give way if even the least widths do not fit.
@@ -58,17 +60,17 @@ def pdf_layout(table: Table) -> tuple[float, tuple[float, ...], tuple[tuple[str,
     by_column = []
     for i, width in zip(columns, widths, strict=True):
         texts: Sequence[str] = [row[i].text for row in rows]
-        if table.columns[i].kind == "name":
+        if table.columns[i].kind == "name" or table.columns[i].code:
             swatch = _SWATCH if any(row[i].sector for row in rows) else 0
-            texts = _fit(texts, width * used / total - gap - swatch)
+            texts = _fit(texts, width * used / total - gap - swatch, code=table.columns[i].code)
         by_column.append(texts)
     # Rounded down: columns of more than 100 % would move the table out of its column of the page.
     shares = tuple(math.floor(10000 * width / total) / 100 for width in widths)
     return math.floor(100 * used / room), shares, tuple(zip(*by_column, strict=True))
 
 
-def _characters(text: str) -> float:
-    return width_of(text, 1.0) / 0.6
+def _characters(text: str, *, code: bool = False) -> float:
+    return width_of(text, 1.0, code=code) / 0.6
 
 
 def _heading(label: str) -> float:
@@ -77,15 +79,15 @@ def _heading(label: str) -> float:
     return min(max(_characters(" ".join(words[:i])), _characters(" ".join(words[i:]))) for i in range(1, len(words) + 1))
 
 
-def _fit(texts: Sequence[str], room: float) -> list[str]:
+def _fit(texts: Sequence[str], room: float, *, code: bool) -> list[str]:
     """Shorten ``texts`` to ``room``; names that become equal keep more of their end."""
 
     def fitted(text: str, tail: float) -> str:
-        wide = _characters(text)
+        wide = _characters(text, code=code)
         if wide <= room + 0.01:
             return text
         length = max(6, int(len(text) * room / wide))
-        while length > 6 and _characters(clip(text, length, tail=tail)) > room:  # the ends may be wider than the average
+        while length > 6 and _characters(clip(text, length, tail=tail), code=code) > room:  # the ends may be wider than the average
             length -= 1
         return clip(text, length, tail=tail)
 

@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING, Final
 
 from ...analysis.report.model import Report
 from ...errors import UsageError
+from ..blocks import Only, Texts
+from ..text.formats import capitalized
+from ..text.glyphs import Printed
 from ..text.look import Look
 from .output_folder import OutputFolder
 from .pdf import Printer, PrinterHere, checked_paper
 
 if TYPE_CHECKING:
     from ...analysis.timeline.model import Timeline
+    from .section_list import Context
 
 FORMATS = ("html", "pdf", "json")  # default
 PLACES: Final[dict[str, str]] = {
@@ -40,6 +44,7 @@ def render(
     progress: Callable[[str, float | None], None] | None = None,
     timeline: Timeline | None = None,
     look: Look | None = None,
+    notes: list[str] | None = None,
 ) -> dict[str, Path]:
     """Write the files of ``formats`` to ``out_dir``; return format -> file, or folder.
 
@@ -47,7 +52,7 @@ def render(
     their successors are complete, and are of one report even if two runs write to the same folder. ``paper``: "A4" or "Letter".
     ``printer``: a process for the PDF that was started earlier and is used up, or this process, without a time limit. ``timeline``: the
     events that HTML and PDF draw; without it they have no such section. ``look``: their sections, theme, title, and logo; report.json
-    always contains everything.
+    always contains everything. ``notes`` receives what the reader of the PDF should know.
 
     UsageError for an unknown format or paper. RenderError if the PDF fails or takes longer than ``pdf_timeout_s`` seconds: the other files
     are written, ``written`` of the error lists them, and an older report.pdf is removed, because it is that of another run.
@@ -63,7 +68,10 @@ def render(
             content = context(report, tell, timeline, look)
             if output.printer is not None:
                 tell("printing", None)
-                output.start_pdf(page(content, "pdf", paper=sheet), report.generator.generated_at_ns, PLACES["json"])
+                text, noted = _pdf_page(content, sheet)
+                output.start_pdf(text, report.generator.generated_at_ns, PLACES["json"])
+                if notes is not None and noted:
+                    notes.append(noted)
             if "html" in targets:
                 output.stage("html", page(content, "html").encode("utf-8", "replace"))
         # A lone surrogate in a name cannot be UTF-8; its escape is the same text in JSON.
@@ -82,6 +90,22 @@ def render(
                 written["rule-json"] = targets["rule-json"]
                 _put_rules(report, output.scratch / "rule.json", targets["rule-json"])
     return {kind: written[kind] for kind in targets}
+
+
+def _pdf_page(content: Context, paper: str) -> tuple[str, str | None]:
+    """Fill the page of the PDF, and return it with the note on missing glyphs.
+
+    The section Data quality contains the note.
+    """
+    from .pages import page
+
+    printed = Printed()
+    text = page(content, "pdf", paper=paper, printed=printed)
+    section = next((section for section in content.sections if section.id == "data-quality"), None)
+    if printed.note and section is not None:
+        section.add(Only("pdf", Texts("more", f"{capitalized(printed.note)}.")))
+        text = page(content, "pdf", paper=paper)
+    return text, printed.note
 
 
 def _put_rules(report: Report, staged: Path, folder: Path) -> None:

@@ -53,7 +53,7 @@ def slow_collectives(context: RuleContext, details: SlowCollectivesDetails) -> B
             details.groups,
             Col("Group", lambda row: f"{row.description or ''} {row.group}".strip(), kind="name", limit=60),
             Col("Verdict", lambda row: marked(row.issue, "slow") if row.issue is not None else Cell("too few")),
-            Col("Operation", lambda row: row.operation, kind="name"),
+            Col("Operation", lambda row: row.operation, kind="name", code=True),
             Col("Ranks", lambda row: row.ranks, count),
             Col("Nodes", lambda row: row.nodes, count),
             Col("Number", lambda row: row.count, count),

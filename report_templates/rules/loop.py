@@ -164,7 +164,7 @@ def host_preprocessing(context: RuleContext, details: HostPreprocessingDetails) 
             f"{context.id}-lines",
             "What ran in the calls of the data loader",
             details.rows,
-            Col("Line or operator", lambda row: row.what, kind="name", limit=72),
+            Col("Line or operator", lambda row: row.what, kind="name", code=True, limit=72),
             Col("Rank", lambda row: UNKNOWN if row.rank is None else str(row.rank)),
             Col("Calls", lambda row: row.calls, count),
             Col("Time", lambda row: row.time_ns, duration),

@@ -120,7 +120,7 @@ def low_precision(context: RuleContext, details: rule_details.LowPrecisionDetail
             f"{context.id}-kernels",
             "Matrix kernels",
             details.kernels or (),
-            Col("Kernel", lambda kernel: kernel.name, kind="name", limit=72),
+            Col("Kernel", lambda kernel: kernel.name, kind="name", code=True, limit=72),
             Col("Category", lambda kernel: kernel.category),
             Col("Precision", lambda kernel: kernel.precision),
             Col("Runs", lambda kernel: kernel.count, count),
@@ -131,10 +131,10 @@ def low_precision(context: RuleContext, details: rule_details.LowPrecisionDetail
             f"{context.id}-operators",
             "Operators with matrix work in FP32",
             details.operators or (),
-            Col("Operator", lambda row: row.operator, kind="name", limit=72),
+            Col("Operator", lambda row: row.operator, kind="name", code=True, limit=72),
             Col("Inputs", lambda row: row.shape),
-            Col("Module", lambda row: row.module, kind="name", limit=72),
-            Col("Line", lambda row: row.line, kind="name", limit=72),
+            Col("Module", lambda row: row.module, kind="name", code=True, limit=72),
+            Col("Line", lambda row: row.line, kind="name", code=True, limit=72),
             Col("Runs", lambda row: row.count, count),
             Col("Time", lambda row: row.time_ns, duration),
             pdf_rows=_PDF_KERNELS,
@@ -201,7 +201,7 @@ def sync_bound(context: RuleContext, details: rule_details.SyncBoundDetails) -> 
             f"{context.id}-calls",
             "Calls that synchronise",
             details.calls,
-            Col("Call", lambda call: call.name, kind="name", limit=72),
+            Col("Call", lambda call: call.name, kind="name", code=True, limit=72),
             Col("Within", lambda call: call.operator, limit=40),
             Col("From", lambda call: call.site, limit=48),
             Col("Calls", lambda call: call.count, count),
@@ -260,14 +260,14 @@ def exposed_copies(context: RuleContext, details: rule_details.ExposedCopiesDeta
             details.copies,
             Col("Kind", lambda copy: copy.kind, kind="name"),
             Col("Host memory", lambda copy: copy.memory, kind="name"),
-            Col("Operator", lambda copy: copy.operator, kind="name"),
+            Col("Operator", lambda copy: copy.operator, kind="name", code=True),
             Col("Copies", lambda copy: copy.count, count),
             Col("Bytes", lambda copy: copy.bytes, size),
             Col("Time", lambda copy: copy.time_ns, duration),
             Col("Exposed", lambda copy: copy.exposed_ns, duration),
             Col("Bandwidth", lambda copy: copy.bandwidth_gb_per_s, bandwidth),
             Col("PCIe", lambda copy: copy.link_gb_per_s, bandwidth),
-            Col("Code", lambda copy: copy.site, kind="name", html_only=True),
+            Col("Code", lambda copy: copy.site, kind="name", code=True, html_only=True),
             pdf_rows=6,
         ),
     ]
@@ -327,8 +327,8 @@ def unfused_attention(context: RuleContext, details: rule_details.UnfusedAttenti
             Col("Softmax", lambda chain: chain.softmax_ns, duration),
             Col("Scale, mask and others", lambda chain: chain.between_ns, duration),
             Col("Fused at least", lambda chain: chain.fused_ns, duration),
-            Col("Module", lambda chain: chain.module, kind="name", html_only=True),
-            Col("Line", lambda chain: chain.line, kind="name", html_only=True),
+            Col("Module", lambda chain: chain.module, kind="name", code=True, html_only=True),
+            Col("Line", lambda chain: chain.line, kind="name", code=True, html_only=True),
             pdf_rows=6,
         ),
     ]
@@ -351,9 +351,9 @@ def layout_conversions(context: RuleContext, details: rule_details.LayoutConvers
             f"{context.id}-kernels",
             "Layout conversions",
             details.conversions,
-            Col("Kernel", lambda row: row.kernel, kind="name", limit=72),
+            Col("Kernel", lambda row: row.kernel, kind="name", code=True, limit=72),
             Col("Kind", lambda row: row.kind),
-            Col("Operator", lambda row: row.operator or UNKNOWN, kind="name", limit=48),
+            Col("Operator", lambda row: row.operator or UNKNOWN, kind="name", code=True, limit=48),
             Col("Inputs", lambda row: row.shape or UNKNOWN, limit=60),
             Col("Runs", lambda row: row.count, count),
             Col("Time", lambda row: row.time_ns, duration),
@@ -451,7 +451,7 @@ def _by_device(
 
 
 def _kernels(context: RuleContext, caption: str, kernels: Sequence[K], *columns: Col[K], note: str | None = None) -> Table | None:
-    name: Col[K] = Col("Kernel", lambda kernel: kernel.name, kind="name", limit=72)
+    name: Col[K] = Col("Kernel", lambda kernel: kernel.name, kind="name", code=True, limit=72)
     return table(f"{context.id}-kernels", caption, kernels, name, *columns, pdf_rows=_PDF_KERNELS, html_note=note)
 
 
@@ -466,8 +466,8 @@ def low_occupancy(context: RuleContext, details: rule_details.LowOccupancyDetail
             f"{context.id}-kernels",
             "Kernels with small grids",
             details.kernels,
-            Col("Kernel", lambda kernel: kernel.name, kind="name", limit=72),
-            Col("Operator", lambda kernel: kernel.operator, kind="name", limit=72),
+            Col("Kernel", lambda kernel: kernel.name, kind="name", code=True, limit=72),
+            Col("Operator", lambda kernel: kernel.operator, kind="name", code=True, limit=72),
             Col("Inputs", lambda kernel: kernel.shape, html_only=True),
             Col("Blocks", lambda kernel: kernel.blocks, count),
             Col("Multiprocessors", lambda kernel: kernel.multiprocessors, count),

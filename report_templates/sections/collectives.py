@@ -45,7 +45,7 @@ def _rows(rows: tuple[Collective, ...], several: bool) -> Table | None:
         "collectives-table",
         "Collectives by operation, size and group, longest total time first",
         rows,
-        Col("Operation", lambda row: row.operation, kind="name"),
+        Col("Operation", lambda row: row.operation, kind="name", code=True),
         Col("Size", lambda row: row.bytes, size, when=sized),
         Col("Element type", lambda row: row.element_type, html_only=True),
         Col("Group", lambda row: row.group, kind="name", limit=40, when=named),

@@ -92,8 +92,8 @@ def _gaps(report: Report) -> Table | None:
         Col("Before", lambda gap: _work(gap.before, gap.stream_before), limit=60, html_only=True),
         Col("After", lambda gap: _work(gap.after, gap.stream_after), limit=60, html_only=True),
         Col("On the host", lambda gap: gap.frame, limit=80, html_only=True),
-        Col("Module", lambda gap: gap.module, limit=60, html_only=True, when=any(gap.module for gap in report.gaps)),
-        Col("Line", lambda gap: gap.source_line, limit=60, html_only=True, when=any(gap.source_line for gap in report.gaps)),
+        Col("Module", lambda gap: gap.module, code=True, limit=60, html_only=True, when=any(gap.module for gap in report.gaps)),
+        Col("Line", lambda gap: gap.source_line, code=True, limit=60, html_only=True, when=any(gap.source_line for gap in report.gaps)),
         pdf_rows=8,
         note="Gaps above 1% of the time of a GPU, and at least its ten longest. No stream of the GPU ran anything.",
     )

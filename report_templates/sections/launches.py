@@ -23,7 +23,7 @@ _UNKNOWN_CONFIGURATIONS = "No launch configurations are known of this run: make 
 _NOTE = "Registers per thread and shared memory per block; below one block per SM a part of the GPU has nothing to do."
 _COLUMNS: Final[tuple[Col[LaunchConfiguration], ...]] = (
     Col("Category", lambda row: row.category, html_only=True),
-    Col("Kernel", lambda row: word(row.short_name, full=row.name, limit=72), kind="name"),
+    Col("Kernel", lambda row: word(row.short_name, full=row.name, limit=72), kind="name", code=True),
     Col("Grid", lambda row: _three(row.grid)),
     Col("Block", lambda row: _three(row.block)),
     Col("Blocks per SM", lambda row: row.blocks_per_sm, significant),
@@ -78,7 +78,7 @@ def launches(report: Report) -> Section:
             "launches-slowest",
             "Longest waits between a launch and its run",
             summary.slowest,
-            Col("Kernel", lambda pair: pair.kernel, kind="name", limit=56),
+            Col("Kernel", lambda pair: pair.kernel, kind="name", code=True, limit=56),
             Col("Call", lambda pair: pair.call, html_only=True),
             Col("Process", lambda pair: labels.process(pair.node, pair.rank, None)),
             Col("GPU", lambda pair: pair.device, str),
@@ -91,7 +91,7 @@ def launches(report: Report) -> Section:
             "launches-calls",
             "Host time in launch, synchronisation and other runtime calls",
             summary.call_time,
-            Col("Call", lambda share: clip(share.name, 60), kind="name"),
+            Col("Call", lambda share: clip(share.name, 60), kind="name", code=True),
             Col("Time", lambda share: share.total_ns, duration),
             Col("Calls", lambda share: share.count, count),
             Col("Of these calls", lambda share: share.percent, percent),

@@ -176,7 +176,7 @@ def _windows(steps: Sequence[ProfileGroup], rows: Sequence[ProfileRow]) -> Table
         Col("Own time", lambda group: group.total_s, _seconds),
         Col("Calls", lambda group: group.calls, count, when=counted),
         Col("Functions", lambda group: group.functions, count),
-        Col("Most own time", first, kind="name", limit=40),
+        Col("Most own time", first, kind="name", code=True, limit=40),
         pdf_rows=6,
     )
 
@@ -190,7 +190,7 @@ def _functions(rows: Sequence[ProfileRow], steps: Sequence[ProfileGroup], of: _O
         f"python-profile-table{of.end}",
         f"Functions by own time{of.words}",
         order,
-        Col("Function", lambda row: word(row.short or row.function, full=row.function, limit=100), kind="name"),
+        Col("Function", lambda row: word(row.short or row.function, full=row.function, limit=100), kind="name", code=True),
         Col("Code", lambda row: row.kind, html_only=True),
         Col("Steps", lambda row: Cell(row.label or _steps(row), sort=row.first_step)),
         Col("Calls", lambda row: Cell(_calls(row), sort=row.calls), kind="number", when=counted),
@@ -207,7 +207,7 @@ def _phases(question: str, heading: str, groups: Sequence[ProfileGroup], of: _Of
     counted = any(row.calls is not None for group in groups for row in group.rows)
     columns: list[Col[tuple[ProfileGroup, ProfileRow]]] = [
         Col(heading, lambda pair: pair[0].label),
-        Col("Function", lambda pair: word(pair[1].short, full=pair[1].function, limit=100), kind="name"),
+        Col("Function", lambda pair: word(pair[1].short, full=pair[1].function, limit=100), kind="name", code=True),
         Col("Code", lambda pair: pair[1].kind, html_only=True),
         Col("Calls", lambda pair: Cell(_calls(pair[1]), sort=pair[1].calls), kind="number", when=counted),
         Col("Own time", lambda pair: pair[1].total_s, _seconds),
@@ -274,7 +274,7 @@ def _frames(number: int, flame: FlameGraph) -> Table | None:
         f"Frames of the call tree: {_where(flame)}",
         flame.frames,
         Col("Level", lambda frame: frame.depth + 1, count),
-        Col("Function", lambda frame: word(frame.short, full=frame.function, limit=100), kind="name"),
+        Col("Function", lambda frame: word(frame.short, full=frame.function, limit=100), kind="name", code=True),
         Col("Code", lambda frame: None if frame.kind in ("other", "recursion") else frame.kind),
         Col("Time", lambda frame: frame.total_s, _seconds),
         Col("Of the tree", lambda frame: percent_of(frame.total_s, flame.total_s), percent),

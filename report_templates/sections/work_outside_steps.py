@@ -23,7 +23,7 @@ def outside_table(outside: Sequence[WorkOutsideSteps]) -> Table | None:
         Col("Launched", _launched),
         Col("Runs", lambda work: work.runs, count),
         Col("Busy", lambda work: work.busy_ns, duration),
-        Col("Longest", lambda work: work.longest, kind="name"),
+        Col("Longest", lambda work: work.longest, kind="name", code=True),
         pdf_rows=5,
     )
 

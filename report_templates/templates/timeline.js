@@ -1,6 +1,6 @@
 // The interactive timeline: unpacks the events of the page and draws them. Work per frame grows with pixels, not with events.
 (() => {
-  const LANE = 17, PAD = 3, LINE = 34, HEAD = 22, RULER = 26, NEAR = 5, ENOUGH = 1, FONT = `11px "DejaVu Sans", system-ui, sans-serif`;
+  const LANE = 17, PAD = 3, LINE = 34, HEAD = 22, RULER = 26, NEAR = 5, ENOUGH = 1, FAMILIES = `"Inter", "DejaVu Sans", system-ui, sans-serif`, FONT = `11px ${FAMILIES}`;
   const COLOURS = { computation: "computation", communication: "communication", memory: "memory", sync: "sync", launch: "host", host: "operator",
     annotation: "other", step: "idle", merged: "other" };
   const WORDS = { computation: "computation", communication: "communication", memory: "memory operation", sync: "synchronisation", launch: "launch call",
@@ -245,7 +245,7 @@
     const indent = (one) => 4 + one.depth * Math.min(11, Math.max(5, (scroller.clientWidth || 800) / 60));
     const bold = (one) => one.kind === "node" || one.kind === "process";
     function wide(text, strong) {
-      pen.font = `${strong ? "bold " : ""}12px "DejaVu Sans", system-ui, sans-serif`;
+      pen.font = `${strong ? "bold " : ""}12px ${FAMILIES}`;
       const found = pen.measureText(text).width;
       pen.font = FONT;
       return found;
@@ -322,8 +322,6 @@
         colours[meaning] = /^#[0-9a-f]{6}$/i.test(colour) ? [0, 0.08, 0.16].map((share) => mix(colour, share)) : [colour, colour, colour];
       }
       colours.label = (meaning) => (meaning === "step" ? colours.dark : ON_DARK.has(meaning) ? colours.light : "#111418");
-      pen.font = FONT;
-      pen.direction = "ltr";
       hatched = pen.createPattern(hatching(colours.muted), "repeat");
       crossed = pen.createPattern(hatching(colours.ink), "repeat");
     }
@@ -551,6 +549,8 @@
       const began = performance.now();
       const ratio = devicePixelRatio || 1, top = scroller.scrollTop;
       pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+      pen.font = FONT; // a canvas of another size forgets it
+      pen.direction = "ltr";
       pen.fillStyle = colours.paper;
       pen.fillRect(0, 0, state.width, state.height);
       const shown = state.rows.filter((row) => row.y + row.h > top + RULER && row.y < top + state.height);
@@ -1099,6 +1099,7 @@
     try {
       const began = performance.now(), data = model(await unpack(held.textContent)), decoded = performance.now();
       held.remove();
+      await Promise.all(["", "bold "].map((weight) => document.fonts.load(weight + FONT))); // a canvas does not wait for the fonts of its page
       start(home, data);
       home.timeline.draw();
       home.timeline.took = [decoded - began, performance.now() - decoded];

@@ -41,7 +41,7 @@ class Stub:
         if self.error is not None:
             raise self.error
         folder = Path(output.folder)
-        return ReportResult(self.report, {"html": folder / "report.html"}, (folder / "report.pdf",))
+        return ReportResult(self.report, {"html": folder / "report.html"}, (folder / "report.pdf",), ("1 character has no glyph",))
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +108,7 @@ def test_the_result_is_printed_on_standard_output_and_notes_are_not(stub: Stub, 
     done = call("report", "run", "-o", tmp_path)
     assert done.stdout.splitlines()[0] == stub.report.summary.headline
     assert done.stdout.splitlines()[-1] == str(tmp_path / "report.html")
+    assert "note: 1 character has no glyph" in done.stderr.splitlines()
     assert done.stderr.splitlines()[-1] == f"note: {tmp_path}/report.pdf is of an earlier report; it was left as it is"
     assert call("report", "run", "-o", tmp_path, "--quiet").output == ""
     output = json.loads(call("report", "run", "-o", tmp_path, "--json", "--quiet").stdout)

@@ -13,8 +13,7 @@ from pathlib import Path
 import pikepdf
 import pytest
 from conftest import HOSTILE, MAKERS
-from matplotlib.font_manager import FontProperties
-from matplotlib.textpath import TextPath
+from page_fonts import text_width
 from postrun.analysis.compare.build import compare
 from postrun.analysis.report import Generator, Report
 from postrun.analysis.report.comparison import Amount, Comparison
@@ -213,9 +212,8 @@ def test_texts_beside_diverging_bars_are_not_cut() -> None:
     """By the font's own metrics."""
     texts = ("+8.99 ms · 10.4 times as much", "−123 ms · 12 345 times as much")
     drawn = diverging_bars([Effect("kernel", "computation", effect, text) for effect, text in zip((9.0, -8.0), texts, strict=True)], "ms")
-    font = FontProperties(family="DejaVu Sans", size=10)
     positions = {words: float(x) for x, words in re.findall(r'<text x="([\d.-]+)"[^>]*>([^<]*)</text>', drawn)}
-    wide = [TextPath((0, 0), text, prop=font).get_extents().width for text in texts]
+    wide = [text_width(text, 10) for text in texts]
     assert positions[texts[0]] + wide[0] <= 720
     assert positions[texts[1]] - wide[1] >= 0
 

@@ -14,8 +14,7 @@ import pytest
 from markupsafe import Markup
 from matplotlib import colormaps
 from matplotlib.colors import to_hex
-from matplotlib.font_manager import FontProperties
-from matplotlib.textpath import TextPath
+from page_fonts import text_width
 from PIL import Image
 from postrun.analysis.report import Share
 from postrun.report_templates.blocks import SECTORS
@@ -165,12 +164,11 @@ def test_a_label_keeps_its_ends_and_fits(label: str, *, bold: bool) -> None:
 
 
 def test_names_of_panels_end_before_the_next_one() -> None:
-    """The metrics of DejaVu Sans Bold itself, which Matplotlib brings."""
+    """By the font's own metrics."""
     name = "NEGOTIATE_ALLREDUCE (DistributedAdamWOptimizer_Allreduce/cond_0/HorovodAllreduce_gradient_tape_Reshape_0)"
     drawn = panels([Bins(name, [1e6, 2e6], [3], 1.5e6)] * 2, ["3 ranges"] * 2, ["host"] * 2)
     label = next(text for text in texts(drawn) if text.startswith("NEGOTIATE"))
-    font = FontProperties(family="DejaVu Sans", weight="bold", size=11)
-    assert 250 < TextPath((0, 0), label, prop=font).get_extents().width <= 344
+    assert 250 < text_width(label, 11, bold=True) <= 344
 
 
 def test_labels_of_rows_stay_within_the_figure() -> None:
@@ -178,12 +176,11 @@ def test_labels_of_rows_stay_within_the_figure() -> None:
     wide = "WMWMWMWMWM" * 5
     part = [Part("computation", "computation")]
     figures = (stacked_bars(part, [(wide, [1.0])], "s"), paired_bars(part, [(wide, [1.0])], "s"), matrix([wide], [[1.0]], "what"))
-    font = FontProperties(family="DejaVu Sans", size=11)
     for drawn in figures:
         (label,) = (
             one for one in ElementTree.fromstring(drawn).iter(f"{SVG}text") if one.get("text-anchor") == "end" and "WM" in (one.text or "")
         )
-        assert TextPath((0, 0), label.text, prop=font).get_extents().width <= float(label.get("x", "0"))
+        assert text_width(label.text or "", 11) <= float(label.get("x", "0"))
 
 
 def test_a_strip_is_divided_by_its_shares_and_names_each() -> None:

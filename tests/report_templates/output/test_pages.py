@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import html
+import io
 import os
 import re
 from html.parser import HTMLParser
@@ -11,9 +13,14 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from fontTools.ttLib import TTFont
+from page_fonts import font
 from postrun.analysis.report import Precision, Report, Share, Steps
 from postrun.report_templates.blocks import spread
 from postrun.report_templates.blocks.tables import PDF_ROWS
+from postrun.report_templates.figures.palette import themed
+from postrun.report_templates.figures.svg import document as drawing
+from postrun.report_templates.figures.svg import text as svg_text
 from postrun.report_templates.output.pages import page
 from postrun.report_templates.output.pdf_tables import pdf_layout
 from postrun.report_templates.output.section_list import SECTIONS, context, name_of
@@ -73,9 +80,34 @@ def test_nothing_is_loaded_from_anywhere(any_report: Report, target: str) -> Non
     for block in re.findall(r"<style>(.*?)</style>", text, re.DOTALL):
         assert "@import" not in block
         assert "http" not in block
-        assert not re.search(r"url\((?!#)", block)
+        assert not re.search(r'url\((?!#|"data:font/woff;base64,[\w+/=]+"\))', block)
     assert not re.search(r"<(link|iframe|object|embed|base|form)\b", text)
     assert re.findall(r"url\((?!&|#)", re.sub(r">[^<]*<", "><", text)) == []
+
+
+def test_fonts_of_a_page_have_its_characters_and_are_small(rich: Report) -> None:
+    text = html_of(rich)
+    faces = re.findall(r'@font-face\{font-family:"([^"]+)";font-weight:(\w+);src:url\("data:font/woff;base64,([^"]+)"\)\}', text)
+    assert [face[:2] for face in faces] == [("Inter", "normal"), ("Inter", "bold"), ("Roboto Mono", "normal")]
+    assert sum(len(data) for _, _, data in faces) < 48_000
+    complete = {
+        "Inter": font("fontpkg_inter", "files/Inter[opsz,wght].ttf"),
+        "Roboto Mono": font("fontpkg_roboto_mono", "files/RobotoMono[wght].ttf"),
+    }
+    wanted = {ord(one) for one in text if " " <= one < "\U00010000"}
+    for family, _, data in faces:
+        characters = set(TTFont(io.BytesIO(base64.b64decode(data))).getBestCmap())
+        assert characters >= wanted & set(complete[family].getBestCmap())
+        assert len(characters) < 300
+
+
+def test_names_of_kernels_are_in_the_font_of_code(rich: Report) -> None:
+    for target in ("html", "pdf"):
+        text = html_of(rich, target)
+        rows = text[text.index("Every kernel, longest first") :]
+        assert re.match(r'<th scope="row" class="[\w ]*\bcode"', rows[rows.index('<th scope="row"') :])
+        assert re.search(r'code, \.code \{ font-family: "Roboto Mono"', text)
+    assert ' class="code"' in themed(drawing(9, 9, [svg_text(0, 0, "gemm", code=True)]))
 
 
 def test_only_our_script_may_run(any_report: Report) -> None:
@@ -90,6 +122,7 @@ def test_only_our_script_may_run(any_report: Report) -> None:
     assert policy is not None
     directives = dict(part.strip().split(" ", 1) for part in html.unescape(policy[1]).split(";"))
     assert directives["default-src"] == "'none'"
+    assert directives["font-src"] == "data:"
     assert directives["script-src"] == f"'sha256-{digest}'"
     assert "<script" not in html_of(any_report, "pdf")
 
@@ -409,7 +442,7 @@ def test_names_shortened_to_a_column_do_not_read_the_same() -> None:
     from postrun.report_templates.output.pdf_tables import _fit
 
     names = [f"sm90_xmma_gemm_bf16bf16_bf16f32_f32_{layout}_n_tilesize128x128x64" for layout in ("nt", "tn")]
-    shortened = _fit([*names, names[0], "short"], 40)
+    shortened = _fit([*names, names[0], "short"], 40, code=True)
     assert shortened[0] == shortened[2] != shortened[1]
     assert all(len(text) < 50 for text in shortened)
     assert shortened[3] == "short"
@@ -420,7 +453,7 @@ def test_shortened_names_are_no_wider_than_their_column_where_wide_letters_are_l
 
     names = ["MMMMMMMMMM" + "i" * 40 + "WWWWWWWWWW", "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64", "×" * 60]
     for room in (12.0, 20.5, 33.0):
-        assert all(_characters(short) <= room for short in _fit(names, room))
+        assert all(_characters(short) <= room for short in _fit(names, room, code=False))
 
 
 @pytest.mark.parametrize("top", [3, 25])

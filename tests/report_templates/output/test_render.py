@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
@@ -18,6 +19,7 @@ from postrun.analysis.report import Report
 from postrun.errors import RenderError, UsageError
 from postrun.report_templates.output import pdf as pdf_module
 from postrun.report_templates.output.render import render
+from postrun.report_templates.text import glyphs
 
 HERE = Path(__file__).parent.parent
 
@@ -158,9 +160,59 @@ def test_it_has_a_sensible_number_of_a4_pages(document: pikepdf.Pdf) -> None:
     assert (right - left, top - bottom) == pytest.approx((595.3, 841.9), abs=0.1)
 
 
-def test_fonts_are_dejavu_and_embedded(document: pikepdf.Pdf) -> None:
-    names = {str(font.BaseFont).split("+")[-1] for page in document.pages for font in page.get("/Resources", {}).get("/Font", {}).values()}
-    assert {"DejaVu-Sans", "DejaVu-Sans-Bold"} <= {name.lstrip("/") for name in names}
+def fonts_of(document: pikepdf.Pdf) -> set[str]:
+    """Return the names of the fonts; each must be embedded."""
+    fonts = [font for page in document.pages for font in page.get("/Resources", {}).get("/Font", {}).values()]
+    assert all("/FontFile2" in font.DescendantFonts[0].FontDescriptor for font in fonts)
+    return {str(font.BaseFont).split("+")[-1].lstrip("/") for font in fonts}
+
+
+def test_fonts_are_inter_and_roboto_mono_and_embedded(document: pikepdf.Pdf) -> None:
+    names = fonts_of(document)
+    assert {"Inter", "Inter-Bold", "Roboto-Mono"} <= names
+    assert {name.split("-")[0] for name in names} <= {"Inter", "Roboto", "DejaVu"}  # which has some characters that they lack
+
+
+WITHOUT_FONTS = """
+import sys
+sys.modules.update(fontpkg_inter=None, fontpkg_roboto_mono=None)
+from postrun.report_templates.output import pdf
+"""
+
+
+@pytest.mark.slow
+def test_without_the_packages_of_fonts_all_is_in_dejavu(tmp_path: Path) -> None:
+    code = WITHOUT_FONTS + RENDER.replace("sys.argv[3]))", "sys.argv[3]), printer=pdf.PrinterHere())")
+    command = [sys.executable, "-c", code, str(HERE / "conftest.py"), "cpu", str(tmp_path)]
+    subprocess.run(command, check=True, timeout=120)
+    with pikepdf.open(tmp_path / "report.pdf") as opened:
+        assert fonts_of(opened) <= {"DejaVu-Sans", "DejaVu-Sans-Bold", "DejaVu-Sans-Mono"}
+    assert "@font-face" not in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_names_that_no_font_can_show_are_escaped_and_noted(
+    small_reports: dict[str, Report], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(glyphs, "has_glyph", lambda one: one not in "数据\U0001f680")
+    report = small_reports["cpu"]
+    named = dataclasses.replace(report, run=dataclasses.replace(report.run, name="数据 \U0001f680 run"))
+    contents = []
+    for folder in ("first", "second"):
+        notes: list[str] = []
+        written = render(named, tmp_path / folder, notes=notes)
+        (note,) = notes
+        assert note.startswith("3 characters have no glyph in the fonts of the PDF")
+        contents.append(written["pdf"].read_bytes())
+    assert contents[0] == contents[1]
+    text = subprocess.run(["pdftotext", "-raw", str(written["pdf"]), "-"], capture_output=True, text=True, check=True).stdout
+    words = " ".join(text.split())
+    assert r"\u6570\u636e \U0001f680 run" in words
+    assert "3 characters have no glyph in the fonts of the PDF, which has escapes instead:" in words
+    assert not set("数据\U0001f680") & set(text)
+    page = written["html"].read_text(encoding="utf-8")
+    assert "数据 \U0001f680 run" in page
+    assert "no glyph" not in page
 
 
 @pytest.mark.slow
