@@ -1,6 +1,6 @@
 """Ranges that name modules in traces without calls of modules: the program's own, those of FSDP, of compiled regions, and of layers.
 
-Ranges of steps and their parts, of operators, of collectives, of data loading and of optimizers name no module.
+Ranges of steps and their parts, of operators, of collectives, of data loading, of optimizers and of the compiler name no module.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ _NO_MODULE: Final = (
     r"|^(## *)?(forward|backward|optimi[sz]er|zero[_ ]?grad|loss)([ _-]?(pass|step))?( *##)?$"
     r"|(^|[ _:])(all2all|alltoall|all_to_all|allreduce|all_reduce|wait|awaitable|metrics|recmetrics)"
     r"|^execute_|^step\[|^\[Executor\]|^(prefill|decode)\[|^aws_marker-|^PyTorch Profiler|^DistributedDataParallel\.forward$"
+    r"| \(dynamo_timed\)$|_data: (fn_name=.*, )?compile_id="
 )
 # FSDP marks the begin and the end of a module's pass, each by a short range.
 _FSDP: Final = r"^FSDP::(pre|post)_(forward|backward)(?: \((.+)\))?$"
