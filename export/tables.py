@@ -26,6 +26,7 @@ _ROWS: Final = {
     "python_window": "file of a Python profile", "python_profile": "function of a Python profile",
     "python_call": "pair of functions of a Python profile of which one called the other",
     "python_frame": "frame of the call tree of a Python profile", "ingest_note": "kind of repair, loss or guess in one file",
+    "compilation": "compilation of a function by torch.compile",
     "signature": "distinct set of inputs, stack and module that operators were called with",
     "store_info": "fact about the run store",
     "collective": "call of a collective, or kernel of one, whose sizes are known",

@@ -24,6 +24,7 @@ from .python_profiles.reader import recognizes_dump, recognizes_tree
 from .store import format_names as names
 from .store.reader_failures import described
 from .tensorflow.recognize import recognizes_tensorflow
+from .torch_trace.recognize import recognizes_torch_trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +118,7 @@ FORMATS: Final[tuple[Format, ...]] = (
     Format("SQLite database", other_database, "no table of an Nsight Systems export is in it, and no other databases are read"),
     Format(names.NSIGHT, lambda head, path: head.startswith(SQLITE)),
     Format(names.CAPTURE, lambda head, path: head.startswith(MAGIC) or path.lower().endswith(".prt")),
+    Format(names.TORCH_TRACE, recognizes_torch_trace),
     Format(names.NVIDIA_SMI, recognizes_smi),
     Format(names.DCGM, recognizes_dcgm),
     Format(names.TRACE, _is_trace),
@@ -126,7 +128,7 @@ KNOWN: Final = (
     "PyTorch profiler traces (.json, .json.gz, .json.zst), folders of the hosted profiler (system metrics, framework timelines),"
     " TensorFlow traces (.trace.json.gz), timelines of Horovod,"
     " results of cProfile (python_stats, .pstats, .prof) and Pyinstrument (JSON),"
-    " exports of Nsight Systems (.sqlite), logs of nvidia-smi and CSV files of DCGM,"
+    " exports of Nsight Systems (.sqlite), logs of nvidia-smi and CSV files of DCGM, logs of torch.compile (TORCH_TRACE),"
     " recordings of the capture library (.prt) and run stores (.duckdb)"
 )
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .fetch import Fetched
     from .partial import Partials
 
-_EVENT_TABLES: Final = ("device_event", "host_event", "annotation", "step", "sample", "python_profile")
+_EVENT_TABLES: Final = ("device_event", "host_event", "annotation", "step", "sample", "python_profile", "compilation")
 
 
 def ingest(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .chrome_trace.head import TRACE_HEAD_BYTES, read_head
-from .store.format_names import CAPTURE, DCGM, JOB, NSIGHT, NVIDIA_SMI, PYTHON_STATS, PYTHON_TREE, TENSORFLOW, TIMELINE, TRACE
+from .store.format_names import CAPTURE, DCGM, JOB, NSIGHT, NVIDIA_SMI, PYTHON_STATS, PYTHON_TREE, TENSORFLOW, TIMELINE, TORCH_TRACE, TRACE
 
 if TYPE_CHECKING:
     from .gpu_logs.rows import GpuLogs
@@ -51,6 +51,7 @@ def readers() -> Mapping[str, Reader]:
         TENSORFLOW: _tensorflow,
         PYTHON_STATS: _python_stats,
         PYTHON_TREE: _python_tree,
+        TORCH_TRACE: _torch_trace,
         NVIDIA_SMI: _nvidia_smi,
         DCGM: _dcgm,
         JOB: _job,
@@ -98,6 +99,12 @@ def _python_tree(run: Destination, path: Path, source: int, progress: Progress) 
     from .python_profiles.reader import read_pyinstrument
 
     return read_pyinstrument(run.store, run.registry, path, source)
+
+
+def _torch_trace(run: Destination, path: Path, source: int, progress: Progress) -> ReadResult | None:
+    from .torch_trace.reader import read_torch_trace
+
+    return read_torch_trace(run.store, run.registry, run.placement, path, source, progress)
 
 
 def _nvidia_smi(run: Destination, path: Path, source: int, progress: Progress) -> ReadResult | None:

@@ -174,7 +174,7 @@ class Reading:
         self.store.remove_source(source)
         for table in _OF_WINDOWS:
             execute(f'DELETE FROM {table} WHERE "window" IN (SELECT id FROM python_window WHERE source = ?)', [source])
-        for table in ("python_window", "profile_window", "ingest_note"):
+        for table in ("python_window", "profile_window", "compilation", "ingest_note"):
             execute(f"DELETE FROM {table} WHERE source = ?", [source])
         if self._format(i) == names.CAPTURE:
             return  # another file of the recording can be of the same process

@@ -8,6 +8,7 @@ the current path are in memory. A run's folder, whose path is its id, is
   one run. Logs of nvidia-smi and DCGM, which are recognized by name, belong to the run in whose folder, or ``logs`` folder, they are;
 * for Python profiles (``python_stats``, ``.pstats``, ``.prof``, ``.pyisession``): their folder, or the one above the folders that are named
   after the time and the process of a profile;
+* for logs of torch.compile (``dedicated_log_torch_trace_*.log``): their folder;
 * for TensorFlow's profiles outside of that layout: the folder above ``plugins/profile/``; the profiles of all dates are one run.
 
 Folders that only divide a run are not part of its path: those of a rank or machine (``rank0``, ``worker-3``, ``node_1``, ``algo-2``,
@@ -57,7 +58,7 @@ _WINDOW: Final = re.compile(rf"(?:^|/)(?:[^/]+/{_POINT}_{_POINT}|\d+(?:\.\d+)?_\
 _PART: Final = re.compile(
     r"(?:(?:global[-_]?|local[-_]?)?rank|worker|node|host|machine|algo|gpu|device|process|proc|pid)[-_ =.]?\d+(?:[-_ ]?of[-_ ]?\d+)?"
     r"|ip(?:-\d{1,3}){4}(?:\..*)?"
-    r"|kineto|traces?|profiles?|profiling|profiler|(?:torch[-_]?|pytorch[-_]?)?profiler?[-_](?:output|traces?|logs?)|(?:torch|pytorch)[-_]profiler"
+    r"|kineto|traces?|profiles?|profiling|profiler|(?:torch[-_]?|pytorch[-_]?)?profiler?[-_](?:output|traces?|logs?)|(?:torch|pytorch)[-_]profiler|torch[-_]traces?"
     r"|tensorboard|recording|capture|nsys|nsight(?:[-_]systems)?|cprofile|pyinstrument",
     re.IGNORECASE,
 )
@@ -72,6 +73,7 @@ _GPU_LOG: Final = re.compile(
 )
 _LOG_FOLDER: Final = re.compile(r"logs?|gpus?|monitor(?:ing)?|telemetry|metrics|nvidia-smi|smi|dcgm", re.IGNORECASE)
 _HOROVOD: Final = re.compile(r"(?:horovod|hvd)[-_.]?timeline[^/.]*(?:\.txt|\.log)?(?:\.gz|\.zst)?$", re.IGNORECASE)
+_TORCH_TRACE: Final = re.compile(r"dedicated_log_torch_trace_.*\.log(?:\.gz|\.zst)?$")  # of torch.compile
 _NO_TRACE: Final = re.compile(
     r"(?:report|done|claim|index(?:\..*)?|package|package-lock|metadata|manifest|metrics|summary|settings|environment|state|args|arguments"
     r"|params|parameters|hparams|hyperparameters|results?|vocab|merges|tokenizer.*|special_tokens_map|added_tokens|.*config"
@@ -191,6 +193,8 @@ def place_of(path: str) -> tuple[str, Role] | None:
     if _PYTHON.search(name) or lower.endswith(".prof"):
         role: Role = "perhaps extra" if lower.endswith(".prof") else "extra"
         return None if _without_traces(folder) else (_run_folder(_WINDOW.sub("", folder)), role)
+    if _TORCH_TRACE.match(name):
+        return None if _without_traces(folder) else (_run_folder(folder), "extra")
     if lower == _TIMER:
         return _run_folder(_WINDOW.sub("", folder)), "beside"
     if _HOROVOD.search(name):

@@ -209,7 +209,7 @@ def _begins_like_a_trace(source: Objects, info: ObjectInfo) -> bool:
         file_format = format_of(file)
     return file_format is not None and file_format.name in (
         names.TRACE, names.NSIGHT, names.TIMELINE, names.TENSORFLOW, names.SYSTEM_METRICS, names.NVIDIA_SMI, names.DCGM, names.PYTHON_STATS,
-        names.PYTHON_TREE,
+        names.PYTHON_TREE, names.TORCH_TRACE,
     )  # fmt: skip
 
 

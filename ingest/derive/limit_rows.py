@@ -48,6 +48,7 @@ _ROWS_OF_NODES: Final = (
     ("recorded_window", True, False),
     ("python_profile", True, True),
     ("python_window", True, False),
+    ("compilation", True, True),
     ("sample", False, True),
     ("device", False, False),
     ("process", False, False),

@@ -81,6 +81,7 @@ def _shift(run: Sources, source: SourceFile, clock: Clock) -> None:
     by, result = clock.offset_ns, source.result
     run.store.connection.execute("UPDATE source_map SET shift_ns = shift_ns + ? WHERE source = ?", [by, source.id])
     run.store.connection.execute("UPDATE python_window SET start_ns = start_ns + ? WHERE source = ?", [by, source.id])
+    run.store.connection.execute("UPDATE compilation SET start_ns = start_ns + ? WHERE source = ?", [by, source.id])
     run.store.connection.execute(
         "UPDATE profile_window SET first_ns = first_ns + $by, last_ns = last_ns + $by, on_ns = on_ns + $by, off_ns = off_ns + $by"
         " WHERE source = $source",

@@ -62,7 +62,9 @@ class Sources:
     def nodes_of(self, source: SourceFile) -> set[int]:
         """Return the nodes of a source's rows, else the nodes in its file name."""
         nodes = {placed.node for placed in self.logs.placed if placed.log.source == source.id}
-        query = " UNION ".join(f"SELECT node FROM {table} WHERE source = $source" for table in ("source_map", "python_window", "process"))
+        query = " UNION ".join(
+            f"SELECT node FROM {table} WHERE source = $source" for table in ("source_map", "python_window", "compilation", "process")
+        )
         nodes |= {node for (node,) in self.store.connection.execute(query, {"source": source.id}).fetchall() if node is not None}
         if nodes:
             return nodes

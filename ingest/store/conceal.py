@@ -32,6 +32,7 @@ _TEXTS: Final[Mapping[str, tuple[str, ...]]] = {
     "process": ("command", "label"),
     "device": ("name",),
     "python_profile": ("function", "file"),
+    "compilation": ("function", "file", "reason", "graph_break", "failure"),
     "signature": TEXT_COLUMNS,
     "ingest_note": ("file", "message"),
 }
@@ -94,6 +95,8 @@ def _mask(store: Store) -> None:
     look("source", "path", _mask_url)
     for column in TEXT_COLUMNS:  # not counted: each is of many calls
         _update(store, "signature", column, lambda text: _mask_url(text)[0])
+    for column in _TEXTS["compilation"]:
+        _update(store, "compilation", column, lambda text: _mask_url(text)[0])
     of_ranges = "id IN (SELECT arguments FROM raw.annotation)"
     _update(store, "text", "text", lambda text: _mask_json(text, commands)[0], of_ranges)  # not counted: each is of many ranges
     if masked_names and not store.connection.execute("SELECT 1 FROM ingest_note WHERE code = 'values_masked'").fetchall():

@@ -8,7 +8,7 @@
 -- No event row is changed after it was written.
 --
 -- Versions of the format (store_info, key format_version):
---   9  signature; signature, sequence and forward_thread of host events; occupancy and multiprocessors of device events
+--   9  compilation; signature; signature, sequence and forward_thread of host events; occupancy and multiprocessors of device events
 --   8  group_description, peer and sequence of collectives
 --   7  events in the schema raw with id and source_id; source_map, left_out, aliases; views; comments
 --   6  collective, allocation, recorded_window; windows of Python profiles
@@ -352,6 +352,27 @@ CREATE TABLE python_frame (
     function INTEGER, -- id in table python_profile, within the window
     total_s DOUBLE, -- own time; s
     cumulative_s DOUBLE -- time with the functions it calls; s
+);
+
+-- A compilation of a function by torch.compile, by the structured log of its process. Without times: it did not end, or the log has none.
+CREATE TABLE compilation (
+    node INTEGER, -- id in table node
+    process INTEGER, -- id in table process
+    source INTEGER, -- id in table source
+    frame VARCHAR, -- number of the function in the process, as torch.compile counts; !1/0 is of a graph of compiled autograd
+    version BIGINT, -- number of the compilation of the function, from 0; from 1 it is a recompilation
+    backward BOOLEAN, -- compilation of the backward pass, which follows later
+    function VARCHAR, -- name of the function
+    file VARCHAR, -- its source file
+    line BIGINT, -- its first line
+    start_ns BIGINT, -- begin; ns
+    duration_ns BIGINT, -- duration; ns
+    reason VARCHAR, -- of a recompilation: the guard of the latest compilation that did not fit
+    graph_breaks BIGINT, -- breaks of the graph within the function
+    graph_break VARCHAR, -- place and reason of the first one
+    failure VARCHAR, -- why it failed
+    limit_reached BOOLEAN, -- it failed because the function had too many compilations: calls that none of them fits run without compilation
+    finished BOOLEAN -- the log has its end
 );
 
 -- A repair, loss or guess of a reader: one row per kind and file.

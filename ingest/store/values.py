@@ -43,6 +43,7 @@ REQUIRED: Final[dict[str, tuple[str, ...]]] = {
     "python_profile": ("node", "window", "id", "function"),
     "python_call": ("window", "caller", "callee"),
     "python_frame": ("window", "id"),
+    "compilation": ("node", "process", "source", "frame", "version", "backward", "graph_breaks", "limit_reached", "finished"),
     "ingest_note": ("severity", "code", "message", "count"),
 }
 # Table -> columns whose values together are of one row.
@@ -76,6 +77,7 @@ MOST_ROWS: Final = {
     "profile_window": 100_000,
     "recorded_window": 100_000,
     "python_window": 100_000,
+    "compilation": 200_000,
     "ingest_note": 500_000,
 }
 """Rows of tables that a report goes through one by one. ``name``: with the two for names beyond a limit. ``source``: 12 files of
