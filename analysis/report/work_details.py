@@ -142,3 +142,51 @@ class InefficientMatmulDetails(RuleDetails):
     lost_percent: float
     compared: int
     alone: int
+
+
+class CompiledFunction(DetailsRow):
+    """A function that torch.compile compiled within the profile, or according to a log. ``function``: its name, None if unknown; ``file``,
+    ``line``: its first line; ``caller``: file:line that called it. ``ranks``: number of processes. ``recompilations``: after the first
+    steps; ``time_ns``: all compilations on the host; ``late_ns``: the recompilations; ``idle_ns``: devices without work during the latter.
+    ``reason``: the guard that failed most often.
+    ``limit_reached``: calls run without compilation since then. ``graph_break``: the first one."""
+
+    function: str | None
+    file: str | None
+    line: int | None
+    module: str | None
+    caller: str | None
+    ranks: int
+    compilations: int
+    recompilations: int
+    time_ns: int
+    late_ns: int
+    idle_ns: int
+    reason: str | None
+    limit_reached: bool
+    graph_breaks: int
+    graph_break: str | None
+    logged_compilations: int
+    logged_recompilations: int
+    logged_ns: int
+
+
+class RecompilesDetails(RuleDetails):
+    """``functions``: longest idle time first. ``compilations``, ``recompilations``, ``late``, ``compile_ns``, ``late_ns``: within the
+    profile; ``late``: recompilations after the first steps. ``unknown``: compilations without an id. ``lost_ns``: devices without work, or
+    without devices time of the steps, during the late ones; ``lost_percent``: of ``base``. ``logged_*``: the logs, whenever it was."""
+
+    functions: tuple[CompiledFunction, ...]
+    compilations: int
+    recompilations: int
+    unknown: int
+    late: int
+    compile_ns: int
+    late_ns: int
+    lost_ns: int
+    lost_percent: float | None
+    base: str | None
+    base_ns: int
+    logged_compilations: int
+    logged_recompilations: int
+    logged_ns: int

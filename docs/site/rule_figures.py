@@ -37,6 +37,7 @@ ELSEWHERE: Final[dict[str, Callable[[Report], Section]]] = {
     "LowOccupancy": time_breakdown,
     "LayoutConversions": time_breakdown,
     "InefficientMatmul": time_breakdown,
+    "Recompiles": idle,
     "StageImbalance": rank_comparison,
     "WorkImbalance": step_breakdown,
     "HostPauses": idle,

@@ -14,7 +14,7 @@ from ...analysis.report.rule_details import DETAILS
 from ...analysis.report.rules import RuleParameter, RuleResult
 from ..blocks import Section, coded, plain, say
 from ..blocks.tables import Cell, Col, Table, table
-from ..rules import across_ranks, bottlenecks, communication, generic, loop, products, trace, utilization
+from ..rules import across_ranks, bottlenecks, communication, compilation, generic, loop, products, trace, utilization
 from ..rules.rule_context import Blocks, RuleContext
 from ..text.formats import capitalized, clip, count, duration, glued, plural, sentences, significant
 from ..text.signs import ERROR, ISSUE
@@ -48,6 +48,7 @@ _BLOCKS: Final[dict[str, Callable[[RuleContext, Any], Blocks]]] = {
     "LowOccupancy": trace.low_occupancy,
     "LayoutConversions": trace.layout_conversions,
     "InefficientMatmul": products.inefficient_matmul,
+    "Recompiles": compilation.recompiles,
 }
 # Their numbers have sections of their own.
 _ELSEWHERE: Final = ("OverallSystemUsage", "OverallFrameworkMetrics")
@@ -69,6 +70,7 @@ _SEE: Final = {
     "LowOccupancy": ("launch-configurations", "Launch configurations"),
     "LayoutConversions": ("kernels", "Kernels"),
     "InefficientMatmul": ("efficiency", "Efficiency"),
+    "Recompiles": ("idle", "Idle causes"),
 }
 _SCAN: Final = "scan_interval_us"
 _ROUNDED: Final = 1e6

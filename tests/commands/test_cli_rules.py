@@ -49,6 +49,7 @@ DEFAULTS: dict[tuple[str, str], tuple[object, object]] = {
     ("UnfusedAttention", "threshold"): (5, 5),
     ("LowOccupancy", "threshold"): (5, 5), ("LowOccupancy", "filled"): (25, 25), ("LowOccupancy", "short_us"): (10, 10),
     ("LayoutConversions", "threshold"): (10, 10), ("InefficientMatmul", "threshold"): (5, 5),
+    ("Recompiles", "threshold"): (5, 5), ("Recompiles", "first_steps"): (3, 3),
 }  # fmt: skip
 DOCUMENTED = [
     "CPUBottleneck", "IOBottleneck", "LowGPUUtilization", "StepOutlier", "GPUMemoryIncrease", "BatchSize", "MaxInitializationTime",
@@ -58,7 +59,7 @@ TRACE = [
     "HostBound", "InputBound", "HostPreprocessing", "ExposedCommunication", "LowPrecision", "PageableCopies", "SyncBound", "ShortKernels",
     "StragglerRank", "StageImbalance", "WorkImbalance", "HostPauses", "SlowCollectives", "ExposedCopies", "UnfusedElementwise",
     "UnfusedAttention", "LowOccupancy", "LayoutConversions",
-    "InefficientMatmul",
+    "InefficientMatmul", "Recompiles",
 ]  # fmt: skip
 
 # Rules whose verdict is known without asking postrun.

@@ -24,6 +24,7 @@ from ..checks.max_initialization_time import MaxInitializationTime
 from ..checks.overall_framework_metrics import OverallFrameworkMetrics
 from ..checks.overall_system_usage import OverallSystemUsage
 from ..checks.pageable_copies import PageableCopies
+from ..checks.recompiles import Recompiles
 from ..checks.short_kernels import ShortKernels
 from ..checks.slow_collectives import SlowCollectives
 from ..checks.stage_imbalance import StageImbalance
@@ -72,6 +73,7 @@ TRACE: Final[tuple[type[Rule], ...]] = (
     LowOccupancy,
     LayoutConversions,
     InefficientMatmul,
+    Recompiles,
 )
 """The rules over kernels, and over the waits of a training without them."""
 

@@ -55,6 +55,7 @@ DEFAULTS: dict[str, dict[str, tuple[Any, Any]]] = {
     "LowOccupancy": {"threshold": (5, 5), "filled": (25, 25), "short_us": (10, 10)},
     "LayoutConversions": {"threshold": (10, 10)},
     "InefficientMatmul": {"threshold": (5, 5)},
+    "Recompiles": {"threshold": (5, 5), "first_steps": (3, 3)},
 }  # fmt: skip
 REPORTED = sorted([
     "BatchSize", "CPUBottleneck", "Dataloader", "GPUMemoryIncrease", "IOBottleneck", "LoadBalancing", "LowGPUUtilization",
