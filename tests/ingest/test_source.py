@@ -471,7 +471,7 @@ def test_hosted_files_beside_traces(tmp_path: Path) -> None:
     put(tmp_path / "a.json", TRACE)
     store = ingest([tmp_path])
     assert summary(store)["rows"] == {
-        "device_event": 0, "host_event": 1, "annotation": 1, "step": 1, "sample": 1, "python_profile": 0,
+        "device_event": 0, "host_event": 1, "annotation": 1, "step": 1, "sample": 1, "python_profile": 0, "compilation": 0,
     }  # fmt: skip
     assert store.frame("SELECT started_ns, ended_ns FROM run").row(0) == (1_700_000_000_000_000_000, 1_700_000_000_500_000_000)
     assert store.frame("SELECT sum(events)::BIGINT FROM source").item() == 3
