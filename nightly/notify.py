@@ -25,9 +25,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import InputError, UsageError
+from ..report_templates.text.markdown import parted
 from ..tickets import settings as ticket_settings
 from ..tickets.http import Options, Upload
-from ..tickets.markup import length, parted, plain
+from ..tickets.markup import length, plain
 from ..tickets.message import WORDS, Message, Verdict, from_report, marker, order, slug
 from ..tickets.report_files import CONTENT_TYPES, FORMATS
 from ..tickets.systems import delivery

@@ -1,8 +1,7 @@
 """Markup dialects of ticket systems and mail: how each writes the parts of a comment, with every text of a run made harmless.
 
-A kernel's name may contain anything: no markup takes effect, nobody is mentioned and no issue, commit or address is linked. A word joiner
-(U+2060), which is invisible, splits what systems look for in finished text (``@name``, ``#12``, ``ABC-12``, hex digits of a commit,
-``https://``).
+A kernel's name may contain anything: no markup takes effect, nobody is mentioned and no issue, commit or address is linked, because
+:func:`..report_templates.text.markdown.parted` splits what systems look for in finished text.
 """
 
 from __future__ import annotations
@@ -14,7 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
 
-JOINER: Final = "\u2060"
+from ..report_templates.text.markdown import JOINER, parted
+
 # Controls, line and paragraph separators, characters that turn the direction of text, invisible tags, and halves of a character.
 _INVISIBLE: Final = re.compile(
     "[\x00-\x20\x7f-\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+|"
@@ -22,16 +22,6 @@ _INVISIBLE: Final = re.compile(
     "\U000e0000-\U000e0fff])|([\ud800-\udfff])"
 )
 _LONGEST_TEXT: Final = 100_000  # characters
-_REFERENCES: Final = re.compile(
-    r"(?P<sign>[@#!\[＠＃](?=\S)|[~%&$^*](?=[\w\"'(\[{]))"  # mentions, issues, labels, milestones, epics, snippets, [issue:1]
-    r"|(?P<key>(?:\b|(?<=_))(?:[A-Z][A-Z0-9_]+|[Gg][Hh])-(?=[0-9]))"  # ABC-12, GH-12
-    r"|(?P<hex>[0-9a-fA-F]{6}(?=[0-9a-fA-F]))"  # commits
-    r"|(?P<scheme>[A-Za-z]:(?=/|[A-Za-z0-9_.+-]+@))"  # https://, mailto:
-    r"|(?P<www>[Ww]{3}(?=\.))"
-    r"|(?P<revision>(?<![0-9A-Za-z])r(?=[0-9]))"  # r12
-    r"|(?P<word>\b(?:user|project|version|commit|source|export|attachment|document|news|forum|board|message|wiki):(?=\S))"
-    r"|(?P<pair>[\[{(](?=[\[{(]))"
-)
 
 
 def length(text: str) -> int:
@@ -42,11 +32,6 @@ def length(text: str) -> int:
 def plain(text: str) -> str:
     """Return the text on one line, without invisible characters."""
     return _INVISIBLE.sub(lambda match: "" if match[1] else "\ufffd" if match[2] else " ", text[:_LONGEST_TEXT]).strip()
-
-
-def parted(text: str) -> str:
-    """Split every reference that systems look for in finished text."""
-    return _REFERENCES.sub(lambda match: match[0] + JOINER, text)
 
 
 def address(url: str) -> str:

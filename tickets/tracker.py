@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from ..analysis.toolkit.wording import size as size_words
+from ..report_templates.text.markdown import JOINER
 from .comment import comment
 from .http import Client, HttpError, LostAnswerError, TicketError, Upload
-from .markup import JOINER, MARKDOWN, Dialect, FileLink
+from .markup import MARKDOWN, Dialect, FileLink
 from .message import Message, marker
 from .target import Target
 
