@@ -18,6 +18,7 @@ from .device.allocator_memory import allocator_memory
 from .device.launch_queue import launch_queue
 from .device.memory_operations import with_outside
 from .device.operators import operators
+from .device.time_breakdown import gpu_time
 from .efficiency.kernel_classes import categories, category_sources
 from .efficiency.module_kinds import module_kinds
 from .efficiency.operator_calls import operator_calls
@@ -107,6 +108,7 @@ def _report(store: Store, options: Options) -> Report:
         module_coverage=data.code_times.coverage,
         efficiency=data.efficiency,
         operator_calls=operator_calls(store, data.operator_work, data.kernel_groups, data.sites),
+        gpu_time=gpu_time(store, data.whole_devices),
     )
     page = SummaryData(report, data.whole_devices, _loader_recorded(data), _traced(store))
     return replace(report, summary=summary(page))

@@ -9,7 +9,7 @@ from typing import Final
 import polars as pl
 
 from ...ingest.store.store import Store
-from ..report.device import DeviceTime
+from ..report.device import DeviceTime, GpuTime
 from ..toolkit.intervals import first_of, sweep_length
 from ..toolkit.places import Places, process_conditions
 from ..toolkit.windows import windows, with_window
@@ -65,6 +65,15 @@ def whole_devices(store: Store, breakdown: Sequence[DeviceTime]) -> tuple[Device
             (row,) = _breakdown(with_window(events.with_columns(process=pl.lit(None, pl.Int32)), profiled)).iter_rows(named=True)
             rows[key] = _device_time(row, key[0], None, None, rows[key].device_name)
     return tuple(rows.values())
+
+
+def gpu_time(store: Store, devices: Sequence[DeviceTime]) -> GpuTime | None:
+    """Add up the rows of :func:`whole_devices`; None without GPU activity."""
+    if not devices:
+        return None
+    first, last = store.frame("SELECT min(start_ns), max(end_ns) FROM device_run").row(0)
+    parts = ("span_ns", "computation_ns", "exposed_communication_ns", "exposed_memory_ns", "idle_ns")
+    return GpuTime(len(devices), first, last, **{part: sum(getattr(device, part) for device in devices) for part in parts})
 
 
 def only_copied(devices: Sequence[DeviceTime]) -> float:

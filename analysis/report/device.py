@@ -47,6 +47,21 @@ class DeviceTime(OfProcess):
 
 
 @dataclass(frozen=True, slots=True)
+class GpuTime:
+    """Profile windows of all GPUs by activity, added up: span = computation + exposed communication + exposed memory operations + idle.
+    A GPU that processes share counts once. ``first_ns``, ``last_ns``: first start and last end of any kernel, copy or memset."""
+
+    gpus: int
+    first_ns: int
+    last_ns: int
+    span_ns: int
+    computation_ns: int
+    exposed_communication_ns: int
+    exposed_memory_ns: int
+    idle_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class Kernel:
     """All executions of the kernels of one name, over every device. Shares: of the summed kernel time; of (profile span x devices).
 

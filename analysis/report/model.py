@@ -18,6 +18,7 @@ from .device import (
     Activity,
     AllocatorMemory,
     DeviceTime,
+    GpuTime,
     Idle,
     Kernel,
     LaunchConfigurations,
@@ -93,6 +94,7 @@ class Report:
     category_sources: tuple[Share, ...] = ()  # kernel time by what shows the category: operator, kernel name, unknown
     efficiency: Efficiency | None = None
     operator_calls: OperatorCalls = field(default=OperatorCalls())
+    gpu_time: GpuTime | None = None  # of all GPUs; None without GPU activity
     schema_version: int = field(default=SCHEMA_VERSION)
 
     def to_dict(self) -> dict[str, Any]:
