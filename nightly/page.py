@@ -40,7 +40,7 @@ _VERDICTS: Final = {
     NOT_EVALUATED: Markup("<td>–</td>"),
 }
 _NO_VERDICT: Final = Markup("<td></td>")
-_KINDS: Final = {"html": "html", "pdf": "pdf", "json": "json", "xml": "junit", "log": "log"}
+_KINDS: Final = {"html": "html", "pdf": "pdf", "json": "json", "md": "md", "xml": "junit", "log": "log"}
 STEP_TO_STEP: Final = (
     "median time from the end of the GPU work of one step to that of the next, so waits between steps count; without GPU work the step's"
     " duration on the host. The report shows the same number"

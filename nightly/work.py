@@ -48,7 +48,7 @@ _SHARE_OF_DISK: Final = 0.9
 _PDF_TIMEOUT_S: Final = 300.0
 _TYPES: Final = {
     ".html": "text/html; charset=utf-8", ".json": "application/json", ".log": "text/plain; charset=utf-8", ".pdf": "application/pdf",
-    ".xml": "application/xml",
+    ".md": "text/markdown; charset=utf-8", ".xml": "application/xml",
 }  # fmt: skip
 
 

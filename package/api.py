@@ -54,7 +54,7 @@ class IngestOptions:
 class OutputOptions:
     """Which files of a report are written, and how they look.
 
-    ``folder`` is created if it does not exist. ``formats``: any of html, pdf, json, junit and rule-json. ``paper``: "A4" or "Letter".
+    ``folder`` is created if it does not exist. ``formats``: any of html, pdf, json, md, junit and rule-json. ``paper``: "A4" or "Letter".
     ``look``: sections, theme, title and logo. ``timeline_events``: events that the timeline draws at most; 0 leaves it out.
     ``pdf_timeout_s``: seconds that the PDF may take. Raises UsageError for an unknown format or paper.
     """

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from .errors import UsageError
 
-FORMATS: Final = ("html", "pdf", "json", "junit", "rule-json")
+FORMATS: Final = ("html", "pdf", "json", "md", "junit", "rule-json")
 
 
 def words(value: Any) -> list[str]:

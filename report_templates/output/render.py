@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 FORMATS = ("html", "pdf", "json")  # default
 PLACES: Final[dict[str, str]] = {
-    "html": "report.html", "pdf": "report.pdf", "json": "report.json", "junit": "report.junit.xml", "rule-json": "profiler-reports",
+    "html": "report.html", "pdf": "report.pdf", "json": "report.json", "md": "report.md", "junit": "report.junit.xml",
+    "rule-json": "profiler-reports",
 }  # fmt: skip
 """Format -> its file in the output folder, or folder."""
 
@@ -79,6 +80,10 @@ def render(
         output.attach(data)
         if "json" in targets:
             output.stage("json", data)
+        if "md" in targets:
+            from .markdown import markdown
+
+            output.stage("md", markdown(report))
         if "junit" in targets:
             from .junit import junit
 

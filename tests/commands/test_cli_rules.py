@@ -290,7 +290,7 @@ def test_the_name_of_the_sum_before_a_parameter_changes_nothing(store: Path, her
         (("--rule-timeout", "0"), ("no whole number from 1 to",)),
         (("--top", "abc"), ("'abc' is no whole number from 1 to 1000",)),
         (("--custom-rule", "own.py:Always?limits=3"), ("limits", "limit")),
-        (("--format", "json,xml"), ("xml is no report format", "html,pdf,json,junit,rule-json")),
+        (("--format", "json,xml"), ("xml is no report format", "html,pdf,json,md,junit,rule-json")),
     ],
 )
 def test_mistakes_are_told_before_anything_is_read(here: Path, arguments: tuple[str, ...], messages: tuple[str, ...]) -> None:

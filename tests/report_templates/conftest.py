@@ -21,6 +21,7 @@ from postrun.analysis.report import (
     DeviceTime,
     Framework,
     Generator,
+    GpuTime,
     Histogram,
     Idle,
     JobStatistics,
@@ -372,6 +373,11 @@ def rich_report() -> Report:
         ),
         rules=rule_results(),
         findings=findings(),
+        gpu_time=GpuTime(
+            8, START, START + span, 8 * span, sum(row.computation_ns for row in breakdown),
+            sum(row.exposed_communication_ns for row in breakdown), sum(row.exposed_memory_ns for row in breakdown),
+            sum(row.idle_ns for row in breakdown),
+        ),
         options={"top": 15, "histograms": ("Forward",), "name": None, "preset": "documented", "parameters": {"LowGPUUtilization_patience": 100}},
     )  # fmt: skip
 
