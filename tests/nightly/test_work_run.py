@@ -263,10 +263,10 @@ def test_a_store_that_fails_while_the_report_is_written_is_no_fault_of_the_run(
 
 def test_options_choose_rules_and_formats(source: Path, tmp_path: Path) -> None:
     chosen = {"rules": ("HostBound", "StepOutlier"), "settings": (("StepOutlier_stddev", "9"),), "preset": "service"}
-    row = reported(source, tmp_path, formats=("junit", "rule-json"), **chosen)
+    row = reported(source, tmp_path, formats=("md", "junit", "rule-json"), **chosen)
     assert set(row.verdicts) == {"HostBound", "StepOutlier"}
-    assert row.written[-1] == "report.junit.xml"
-    assert all(path.startswith("profiler-reports/") for path in row.written[:-1])
+    assert row.written[-2:] == ("report.junit.xml", "report.md")
+    assert all(path.startswith("profiler-reports/") for path in row.written[:-2])
 
 
 @pytest.mark.slow

@@ -10,7 +10,8 @@ import pytest
 from example_counts import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from postrun.analysis.device.time_breakdown import time_breakdown, whole_devices
+from postrun.analysis.device.time_breakdown import gpu_time, time_breakdown, whole_devices
+from postrun.analysis.report import GpuTime
 from postrun.analysis.toolkit import places
 from postrun.ingest.store import Store
 
@@ -171,5 +172,7 @@ def test_processes_that_share_a_device(make_store: MakeStore) -> None:
     assert (shared.span_ns, shared.busy_ns, shared.idle_ns, shared.kernel_total_ns) == (40, 40, 0, 45)
     assert (shared.computation_ns, shared.communication_ns, shared.exposed_communication_ns) == (30, 10, 10)
     assert shared.linked_busy_ns == 10  # the correlation of the other process is another one
+    assert gpu_time(store, (shared, own_times)) == GpuTime(2, T0, T0 + 40, 60, 35, 10, 1, 14)
+    assert gpu_time(store, ()) is None
     assert whole_devices(store, rows[:1]) == rows[:1]
     assert whole_devices(store, ()) == ()

@@ -55,19 +55,19 @@ def small_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def small_report(small_run: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Report, Path]:
     """Report of a small simulated run, and the folder with its files."""
     out = tmp_path_factory.mktemp("report")
-    made = api.make_report(small_run, api.OutputOptions(out, ("md", "json")), options=Options(generated_at_ns=AT_NS))
+    result = api.make_report(small_run, api.OutputOptions(out, ("md", "json")), options=Options(generated_at_ns=AT_NS))
     assert sorted(path.name for path in out.iterdir()) == ["report.json", "report.md"]
-    return made.report, out
+    return result.report, out
 
 
 def test_the_summary_of_a_simulated_run(small_report: tuple[Report, Path]) -> None:
     report = dataclasses.replace(small_report[0], generator=dataclasses.replace(small_report[0].generator, version="0.0.0"))
-    assert markdown(report).decode() == (GOLDEN / "demo.md").read_text(encoding="utf-8")
+    assert markdown(report).decode() == (GOLDEN / "demo.md.txt").read_text(encoding="utf-8")
 
 
 def test_the_summary_of_a_made_report(rich: Report) -> None:
     """Its kernels and hyperparameters have hostile names."""
-    assert markdown(rich).decode() == (GOLDEN / "rich.md").read_text(encoding="utf-8")
+    assert markdown(rich).decode() == (GOLDEN / "rich.md.txt").read_text(encoding="utf-8")
     assert markdown(rich) == markdown(rich)
 
 
@@ -190,10 +190,10 @@ def test_evidence_of_a_report_that_was_read_back(small_report: tuple[Report, Pat
 @pytest.mark.slow
 def test_the_demo_has_a_statement_for_every_finding(tmp_path: Path) -> None:
     write_demo(tmp_path / "run")
-    made = api.make_report(tmp_path / "run", api.OutputOptions(tmp_path, ("md", "json")))
-    text = made.written["md"].read_text(encoding="utf-8")
+    result = api.make_report(tmp_path / "run", api.OutputOptions(tmp_path, ("md", "json")))
+    text = result.written["md"].read_text(encoding="utf-8")
     assert tokens(text) <= MOST_TOKENS
-    assert len(made.report.findings) == 5
+    assert len(result.report.findings) == 5
     assert "no statement" not in text
     assert check_evidence(tmp_path / "run", tmp_path) == 7
     read(text.encode())
@@ -208,8 +208,8 @@ SOURCES: tuple[tuple[str, int], ...] = (
 
 @pytest.mark.parametrize(("source", "statements"), SOURCES)
 def test_real_traces(shared_data: Path, source: str, statements: int, tmp_path: Path) -> None:
-    made = api.make_report(shared_data / source, api.OutputOptions(tmp_path, ("md", "json")))
-    data: Any = made.written["md"].read_bytes()
+    result = api.make_report(shared_data / source, api.OutputOptions(tmp_path, ("md", "json")))
+    data: Any = result.written["md"].read_bytes()
     assert tokens(data.decode()) <= MOST_TOKENS
     read(data)
     assert check_evidence(shared_data / source, tmp_path) >= statements
