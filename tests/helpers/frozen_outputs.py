@@ -125,7 +125,7 @@ def frozen_digests(keep: Path, real: Path | None) -> Digests:
 def _outputs(keep: Path, name: str) -> dict[str, str]:
     out = f"out/{name}"
     answer = _postrun(
-        keep, "report", f"runs/{name}", "-o", out, "--format", "html,pdf,json,junit,rule-json", "--generated-at", _AT, "--threads", "1",
+        keep, "report", f"runs/{name}", "-o", out, "--format", "html,pdf,json,md,junit,rule-json", "--generated-at", _AT, "--threads", "1",
     )  # fmt: skip
     _postrun(keep, "ingest", f"runs/{name}", "-o", f"{out}.duckdb", "--threads", "1")
     terminal = answer.replace(str(keep), "")

@@ -129,7 +129,7 @@ def test_a_run_without_secrets_has_no_note(run: Path) -> None:
 
 def test_no_output_contains_a_secret(run: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    call("report", str(run), "-o", str(out / "report"), "--format", "html,json,junit,rule-json")
+    call("report", str(run), "-o", str(out / "report"), "--format", "html,json,md,junit,rule-json")
     call("ingest", str(run), "-o", str(out / "run.duckdb"))
     for kind in ("chrome", "csv"):
         call("export", str(run), "-f", kind, "-o", str(out / kind))
@@ -144,7 +144,7 @@ def test_no_output_contains_a_secret(run: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_redacted_outputs_contain_no_host_user_path_or_command(run: Path, tmp_path: Path) -> None:
     out, redact = tmp_path / "out", ("--redact", "hosts,users,paths,command")
-    call("report", str(run), "-o", str(out / "report"), "--format", "html,pdf,json,junit,rule-json", *redact)
+    call("report", str(run), "-o", str(out / "report"), "--format", "html,pdf,json,md,junit,rule-json", *redact)
     call("ingest", str(run), "-o", str(out / "run.duckdb"), *redact)
     for kind in ("perfetto", "chrome", "parquet", "csv"):
         call("export", str(run), "-f", kind, "-o", str(out / kind), *redact)
@@ -202,7 +202,7 @@ def test_files_have_their_mode_whatever_the_umask(run: Path, tmp_path: Path, mod
     (tmp_path / "kept").chmod(0o755)
     before = os.umask(0o000 if mode is None else 0o077)
     try:
-        call("report", str(run), "-o", str(out / "report"), "--format", "html,json,junit,rule-json", *options)
+        call("report", str(run), "-o", str(out / "report"), "--format", "html,json,md,junit,rule-json", *options)
         call("report", str(run), "-o", str(tmp_path / "kept"), "--format", "json", *options)
         call("ingest", str(run), "-o", str(out / "run.duckdb"), *options)
         call("export", str(run), "-f", "csv", "-o", str(out / "csv"), *options)
