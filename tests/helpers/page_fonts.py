@@ -23,7 +23,7 @@ def font(package: str, file: str) -> TTFont:
 
 @cache
 def advance(character: str, weight: int, *, code: bool) -> float:
-    """Return the width of one character at size 1, in Inter or Roboto Mono, else in DejaVu Sans."""
+    """Return the width of a character at size 1, in DejaVu if others lack it."""
     chosen = font("fontpkg_roboto_mono", "files/RobotoMono[wght].ttf") if code else font("fontpkg_inter", "files/Inter[opsz,wght].ttf")
     glyph = chosen.getBestCmap().get(ord(character))
     if glyph is None:

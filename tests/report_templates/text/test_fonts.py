@@ -48,8 +48,9 @@ def known() -> set[int]:
 
 @pytest.mark.parametrize(("bold", "code"), [(False, False), (True, False), (False, True)])
 def test_text_is_as_wide_as_the_font_says(*, bold: bool, code: bool) -> None:
-    for one in string.printable[:95] + SIGNS:
-        assert width_of(one, 100, bold=bold, code=code) == pytest.approx(text_width(one, 100, bold=bold, code=code), abs=0.1), one
+    for letter in string.printable[:95] + SIGNS:
+        width = width_of(letter, 100, bold=bold, code=code)
+        assert width == pytest.approx(text_width(letter, 100, bold=bold, code=code), abs=0.1), letter
 
 
 def test_figures_are_of_one_width_and_code_is_monospaced() -> None:
@@ -63,21 +64,21 @@ def test_a_font_of_one_weight_is_whole(kind: str) -> None:
     for face in fonts.variable_faces():
         data = fonts.instance(face, wanted)
         assert data == fonts.instance(face, wanted)
-        made = TTFont(io.BytesIO(sfnt.woff(data) if kind == "woff" else data), checkChecksums=2)
-        made.ensureDecompiled()
+        instance = TTFont(io.BytesIO(sfnt.woff(data) if kind == "woff" else data), checkChecksums=2)
+        instance.ensureDecompiled()
         original = TTFont(face.file).getBestCmap()
-        assert set(made.getBestCmap()) == wanted & set(original)
-        assert not {"fvar", "gvar", "GPOS", "GSUB"} & set(made.keys())
-        assert made["name"].getDebugName(13).startswith("This Font Software is licensed under the SIL Open Font License")
-        widths = {made["hmtx"][made.getBestCmap()[ord(figure)]][0] for figure in string.digits}
+        assert set(instance.getBestCmap()) == wanted & set(original)
+        assert not {"fvar", "gvar", "GPOS", "GSUB"} & set(instance.keys())
+        assert instance["name"].getDebugName(13).startswith("This Font Software is licensed under the SIL Open Font License")
+        widths = {instance["hmtx"][instance.getBestCmap()[ord(figure)]][0] for figure in string.digits}
         assert len(widths) == 1
 
 
 def test_the_bold_font_is_bolder() -> None:
     def stem(face: fonts.Face) -> float:
-        made = TTFont(io.BytesIO(fonts.instance(face, [ord("l")])))
-        pen = BoundsPen(made.getGlyphSet())
-        made.getGlyphSet()[made.getBestCmap()[ord("l")]].draw(pen)
+        instance = TTFont(io.BytesIO(fonts.instance(face, [ord("l")])))
+        pen = BoundsPen(instance.getGlyphSet())
+        instance.getGlyphSet()[instance.getBestCmap()[ord("l")]].draw(pen)
         return float(pen.bounds[2] - pen.bounds[0])
 
     regular, bold = (face for face in fonts.variable_faces() if face.family == fonts.SANS)
@@ -91,9 +92,9 @@ def test_characters_without_a_glyph_become_escapes_and_a_note() -> None:
     assert printed.note == (
         "3 characters have no glyph in the fonts of the PDF, which has escapes instead: 据, 数, \U0001f680; install postrun[cjk]"
     )
-    one = Printed()
-    one.text("\U0001f680")
-    assert one.note == (
+    emoji = Printed()
+    emoji.text("\U0001f680")
+    assert emoji.note == (
         "1 character has no glyph in the fonts of the PDF, which has escapes instead: \U0001f680; install a font that contains them"
     )
     clean = Printed()
@@ -110,10 +111,10 @@ def test_an_escape_in_a_name_is_told_from_one_of_ours() -> None:
 @given(st.text(st.one_of(st.characters(exclude_categories=["Cs"]), st.sampled_from("\\uUx5c0041"))))
 def test_escapes_can_be_undone_and_every_other_character_has_a_glyph(text: str) -> None:
     printed = Printed()
-    shown = printed.text(text)
-    assert restored(shown) == text
+    output = printed.text(text)
+    assert restored(output) == text
     assert {one for one in text if ord(one) not in known()} >= printed.missing
-    left = {one for one in shown if ord(one) not in known()}
+    left = {one for one in output if ord(one) not in known()}
     # Controls, joiners, variation selectors and the like are never drawn.
     assert all(not one.isprintable() or "\u034f" <= one <= "\ufff8" or one >= "\U0001bca0" for one in left)
     assert not left & set("数🚀ก가")
