@@ -86,6 +86,14 @@ def write_recording(folder: Path, recording: pl.DataFrame, published: Published)
     return count
 
 
+def _described(operation: str, stage: int, data: int, members: dict[tuple[int, int], int]) -> dict[str, Any]:
+    """Return what a record of a collective has on its group."""
+    name, description, ranks = _group(operation, stage, data, members)
+    return {
+        "Group size": len(ranks), "Process Group Name": name, "Process Group Description": description, "Process Group Ranks": str(ranks)
+    }  # fmt: skip
+
+
 def _rank_events(recorded: pl.DataFrame, index: int, published: Published, members: dict[tuple[int, int], int]) -> list[dict[str, Any]]:
     pid, device, base = 1000 + index, index % _GPUS_PER_NODE, START_NS / 1000
     events: list[dict[str, Any]] = [{"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "ts": base, "args": {"name": "python3"}}]
@@ -95,6 +103,7 @@ def _rank_events(recorded: pl.DataFrame, index: int, published: Published, membe
         events.append(
             {"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{step}", "pid": pid, "tid": pid, "ts": start, "dur": length}
         )
+    groups: dict[tuple[str, int, int], dict[str, Any]] = {}
     for correlation, row in enumerate(recorded.iter_rows(named=True), 1):
         operation, start, duration = row["optype"], round(base + row["start_ts"] * 1e6, 3), round(row["duration"] * 1e6, 3)
         ids = {"correlation": correlation, "External id": correlation}
@@ -112,11 +121,10 @@ def _rank_events(recorded: pl.DataFrame, index: int, published: Published, membe
         if operation in _COLLECTIVES:
             kind, kernel, stream = _COLLECTIVES[operation]
             if published.groups:
-                name, description, ranks = _group(operation, row["stage"], row["dp_rank"], members)
-                args |= {
-                    "Collective name": kind, "dtype": "Float", "Group size": len(ranks), "Process Group Name": name,
-                    "Process Group Description": description, "Process Group Ranks": str(ranks),
-                }  # fmt: skip
+                key = operation, row["stage"], row["dp_rank"]
+                if key not in groups:
+                    groups[key] = _described(*key, members)
+                args |= {"Collective name": kind, "dtype": "Float", **groups[key]}
         else:
             kernel, stream = _COMPUTATION[operation], _COMPUTE_STREAM
         args["stream"] = stream + published.streams

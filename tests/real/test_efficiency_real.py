@@ -7,6 +7,7 @@ import csv
 import gzip
 import json
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,13 @@ FACTORS = {"aten::mm": (0, 1), "aten::bmm": (0, 1), "aten::addmm": (1, 2)}
 Key = tuple[str, str]
 
 
-def run_of(shared_data: Path, name: str) -> tuple[Path, RunData]:
-    path = shared_data / "kineto" / f"{name}.json.gz"
+@pytest.fixture(scope="module", params=TRACES)
+def trace(request: pytest.FixtureRequest, shared_data: Path) -> Iterator[tuple[Path, RunData]]:
+    path = shared_data / "kineto" / f"{request.param}.json.gz"
     if not path.is_file():
         pytest.skip("the trace is not here")
-    return path, RunData(ingest([path]))
+    with ingest([path]) as store:
+        yield path, RunData(store)
 
 
 def products(path: Path) -> dict[Key, tuple[int, float]]:
@@ -55,9 +58,8 @@ def products(path: Path) -> dict[Key, tuple[int, float]]:
     return sums
 
 
-@pytest.mark.parametrize("name", TRACES)
-def test_the_largest_products(shared_data: Path, name: str) -> None:
-    path, run = run_of(shared_data, name)
+def test_the_largest_products(trace: tuple[Path, RunData]) -> None:
+    path, run = trace
     rows: dict[Key, list[OperatorWork]] = defaultdict(list)
     for row in run.efficiency.operators:
         rows[row.operator, json.dumps(row.input_dims)].append(row)
@@ -70,9 +72,8 @@ def test_the_largest_products(shared_data: Path, name: str) -> None:
             assert rows[key][0].tflops == pytest.approx(flop / time / 1e3, rel=0.01)
 
 
-@pytest.mark.parametrize("name", TRACES)
-def test_all_device_time_is_there_and_no_matrix_work_is_beyond_a_peak(shared_data: Path, name: str) -> None:
-    _, run = run_of(shared_data, name)
+def test_all_device_time_is_there_and_no_matrix_work_is_beyond_a_peak(trace: tuple[Path, RunData]) -> None:
+    _, run = trace
     total = run.store.frame("SELECT sum(duration_ns)::BIGINT FROM device_run").item()
     assert run.operator_work.work["total"].sum() == total
     linked = run.operator_work.work.drop_nulls("operator")["total"].sum()
@@ -86,12 +87,12 @@ def test_all_device_time_is_there_and_no_matrix_work_is_beyond_a_peak(shared_dat
         assert row.lost_ns is None or 0 <= row.lost_ns <= row.device_ns
 
 
-@pytest.mark.parametrize("name", TRACES[:3])
-def test_published_rates(shared_data: Path, name: str) -> None:
+@pytest.mark.parametrize("trace", TRACES[:3], indirect=True)
+def test_published_rates(trace: tuple[Path, RunData]) -> None:
     """Compare rates with the tables.
 
     These have the mean of the rates of the calls, which is above their common rate, and add the bias of addmm to the FLOPs."""
-    path, run = run_of(shared_data, name)
+    path, run = trace
     rows = {(row.operator, json.dumps(row.input_dims), json.dumps(row.input_types)): row for row in run.efficiency.operators}
     compared = 0
     with path.with_name(path.name.replace(".json.gz", ".operators.csv")).open(newline="") as file:

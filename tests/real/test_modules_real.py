@@ -7,6 +7,7 @@ import json
 import re
 from collections import Counter
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ WORK = {"kernel", "gpu_memcpy", "gpu_memset"}
 TRACES = ("h100/Falconsai_nsfw_image_detection__1016002", "h100/Qwen_Qwen1.5-0.5B-Chat__1016005")
 
 
+@cache
 def computed(path: Path) -> tuple[CodeTimes, int]:
     store = ingest([path])
     sites = CallSites(store)

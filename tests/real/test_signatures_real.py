@@ -24,7 +24,7 @@ LISTS = {"Input Dims": "input_dims", "Input type": "input_types", "Input Strides
 TEXTS = {"Call stack": "call_stack", "Module Hierarchy": "module_hierarchy"}
 
 
-@pytest.fixture(params=TRACES, ids=lambda path: Path(path).name[:12])
+@pytest.fixture(scope="module", params=TRACES, ids=lambda path: Path(path).name[:12])
 def trace(request: pytest.FixtureRequest, shared_data: Path) -> Iterator[tuple[list[dict[str, Any]], Store]]:
     path = shared_data / request.param
     document = json.loads(gzip.decompress(path.read_bytes()), parse_float=Decimal, strict=False)
