@@ -161,14 +161,28 @@ def operators(base: Report, new: Report, on: Basis, least_ns: float) -> tuple[Am
 
 def categories(base: Report, new: Report, on: Basis, least_ns: float) -> tuple[Amount, ...]:
     """Compare the summed kernel time by category, largest effect first."""
-    sides = [{share.name: share for share in report.categories} for report in (base, new)]
+    sides = [_by_category(report, per_step=on.unit == "step") for report in (base, new)]
     amounts = []
     for name in dict.fromkeys([*sides[0], *sides[1]]):
-        pair = [side.get(name) for side in sides]
-        times = [float(one.total_ns) if one else 0.0 for one in pair]
-        counts = [float(one.count) if one else 0.0 for one in pair]
+        pair = [side.get(name, (0.0, 0.0)) for side in sides]
+        times, counts = ([figures[index] for figures in pair] for index in (0, 1))
         amounts.append(amount(name, times, on, least_ns=least_ns, counts=counts))
     return tuple(sorted(amounts, key=lambda one: (-abs(one.effect_ns), one.name)))
+
+
+def _by_category(report: Report, *, per_step: bool) -> dict[str, tuple[float, float]]:
+    """Return kernel time (ns) and number of runs by category.
+
+    ``per_step``: without work that was launched outside of the steps."""
+    outside: dict[str, tuple[int, int]] = {}
+    for kernel in report.kernels if per_step else ():
+        time, count = outside.get(kernel.category, (0, 0))
+        outside[kernel.category] = time + kernel.outside_ns, count + kernel.outside_count
+    figures = {}
+    for share in report.categories:
+        time, count = outside.get(share.name, (0, 0))
+        figures[share.name] = float(max(0, share.total_ns - time)), float(max(0, share.count - count))
+    return figures
 
 
 def precision(base: Report, new: Report) -> tuple[ShareChange, ...]:

@@ -15,7 +15,7 @@ from ...report.work_details import CompiledFunction, RecompilesDetails
 from ...toolkit.intervals import intersection, union
 from ...toolkit.wording import count, duration, percent, plural
 from ..evidence.base import Cost, Outcome, Parameter, Parameters, Rule, concluded, not_evaluated
-from ..evidence.compile_ranges import runs_compiled_code
+from ..evidence.compile_ranges import compile_ranges, runs_compiled_code
 from ..evidence.compiled_functions import compiled_functions, with_keys
 from ..evidence.device_share import span_of_all
 from ..evidence.idle_during import idle_during
@@ -52,11 +52,12 @@ class Recompiles(Rule):
     advice = "Make what changes from call to call dynamic, or keep it the same."
 
     def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
-        rows, log = with_keys(profiled(run, parameters["first_steps"]), logged(run.store))
-        if rows.is_empty() and log.is_empty():
-            if runs_compiled_code(run.store):
-                return concluded((), 0, details=_details(run, rows, log), finding="No function was compiled within the profile.")
+        compiles = runs_compiled_code(run.store)
+        if not compiles and compile_ranges(run.store).is_empty() and not run.store.has_rows("compilation"):
             return not_evaluated("no compilation by torch.compile was recorded in this run", _CAPTURE)
+        rows, log = with_keys(profiled(run, parameters["first_steps"]), logged(run.store))
+        if compiles and rows.is_empty() and log.is_empty():
+            return concluded((), 0, details=_details(run, rows, log), finding="No function was compiled within the profile.")
         details = _details(run, rows, log)
         limited = log.filter("limit_reached")["key"].n_unique()
         if _recur(rows) and details.lost_percent is not None and details.lost_percent > parameters["threshold"]:

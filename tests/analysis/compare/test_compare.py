@@ -33,6 +33,7 @@ from postrun.analysis.report import (
 from postrun.analysis.report import schema as schemas
 from postrun.analysis.report.comparison import Comparison
 from postrun.analysis.report.load import is_report, report_of
+from postrun.analysis.report.rows import Share
 from postrun.ingest.store import Store
 from postrun.report_templates.output.comparison_page import pages
 
@@ -285,6 +286,20 @@ def test_kernels_meet_by_full_name_then_by_short_name_and_category(empty: Report
     assert (pair.base_ns, pair.new_ns, pair.base_count) == (10 * MS, 20 * MS, 2)
     assert (result["c #2", "GEMM"].state, result["c #1", "other"].state) == ("vanished", "added")
     assert result["d", "GEMM"].state == "same"  # of too little time to be named
+
+
+def test_categories_per_step_leave_out_work_launched_outside_of_the_steps(empty: Report) -> None:
+    """20 runs of 9 ms; 10 of the base are from before its 10 steps."""
+
+    def side(outside: int) -> Report:
+        gemm = dataclasses.replace(kernel("a", "a", 20, 9), outside_ns=outside * 9 * MS, outside_count=outside)
+        share = Share("GEMM", gemm.total_ns, gemm.count, 100.0)
+        return with_(empty, lengths=[100] * 10, kernels=(gemm,), categories=(share,))
+
+    comparison = compared(side(10), side(0))
+    (category,), (row,) = comparison.categories, comparison.kernels
+    assert (category.base_ns, category.new_ns, category.base_count, category.new_count) == (9 * MS, 18 * MS, 1, 2)
+    assert (row.base_ns, row.new_ns) == (9 * MS, 18 * MS)
 
 
 def test_kernels_of_one_short_name_are_told_apart_everywhere(empty: Report) -> None:
