@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from math import fsum
 from typing import Any, Final
 
 from ...ingest.store.store import Store
@@ -144,7 +145,7 @@ def _described(kernel: Kernel, groups: Sequence[KernelGroup], inputs: Mapping[in
         precision=arithmetic,
         operator=operator if 2 * operator_ns >= kernel.total_ns else None,
         shape=shape[1] if 2 * shape_ns >= kernel.total_ns else None,
-        occupancy_percent=sum(group.occupancy for group in groups) / occupancy_ns if occupancy_ns else None,
+        occupancy_percent=fsum(group.occupancy for group in groups) / occupancy_ns if occupancy_ns else None,
     )
 
 

@@ -6,6 +6,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from math import fsum
 from typing import Any, Final
 
 from ..report.device import Kernel
@@ -65,5 +66,5 @@ def _roof(kernel: Kernel, times: Mapping[_Key, int], known: Mapping[_Key, Operat
     done = {key: known[key] for key, time in times.items() if key in known and time >= _MOST * known[key].device_ns > 0}
     if not done or 2 * sum(times[key] for key in done) < kernel.total_ns:
         return None
-    least = sum((row.percent_of_roof or 0.0) * row.device_ns for row in done.values())
+    least = fsum((row.percent_of_roof or 0.0) * row.device_ns for row in done.values())
     return least / sum(row.device_ns for row in done.values())

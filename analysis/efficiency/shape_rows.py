@@ -26,7 +26,7 @@ _CROSSING: Final = (pl.col("kind") == "memcpy") & ~pl.col("within_device").fill_
 
 
 def shape_rows(store: Store, owned: OwnedWork, shapes: pl.DataFrame, peaks: dict[int | None, DevicePeaks]) -> pl.DataFrame:
-    """Return a row per ``KEY``, process, ``inside`` and ``recomputed``.
+    """Return a row per ``KEY``, process, ``inside`` and ``recomputed``, sorted.
 
     Further columns: calls, launches, device_ns (0 without device work), ``roof_type`` (type of the peak), compute_ns and memory_ns of
     :func:`.roofline.with_least_times`. ``shapes``: :func:`.call_shapes.call_shapes`."""
@@ -49,7 +49,7 @@ def shape_rows(store: Store, owned: OwnedWork, shapes: pl.DataFrame, peaks: dict
     as_tf32 = (pl.col("compute_type") == "fp32") & pl.col("matrix") & ~pl.col("full_precision") & pl.col("process").is_in(tf32.implode())
     bounded = with_least_times(rows.with_columns(roof_type=pl.when(as_tf32).then(pl.lit(_TF32)).otherwise("compute_type")), peaks)
     # Copies from or to the host, or another GPU, are limited by a link, not by the memory.
-    return bounded.with_columns(memory_ns=pl.when(~pl.col("crossing").fill_null(False)).then("memory_ns")).drop("crossing")
+    return bounded.with_columns(memory_ns=pl.when(~pl.col("crossing").fill_null(False)).then("memory_ns")).drop("crossing").sort(key)
 
 
 def kernel_names(store: Store, owned: OwnedWork) -> pl.DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from itertools import permutations
 from typing import Any
 
 from postrun.analysis.efficiency.kernel_classes import KernelGroup
@@ -65,3 +66,11 @@ def test_the_module_has_half_of_the_time() -> None:
         for times in (((1, 6), (2, 4)), ((1, 4), (2, 4), (3, 2)), ((1, 4), (3, 6)), ((None, 1),))
     ]
     assert modules == ["net_0/layer_1", "net_0/layer_*", None, None]
+
+
+def test_the_order_of_calls_does_not_change_a_digit() -> None:
+    inputs: dict[int | None, Signature] = {n: dataclasses.replace(MM, dims=[[n, 8], [8, 8]]) for n in range(1, 5)}
+    parts = [(30, 10.1), (70, 20.2), (11, 30.3), (13, 0.7)]
+    rows = [row(time, percent, input_dims=inputs[n].dims) for n, (time, percent) in enumerate(parts, 1)]
+    groups = [group(time, signature=n) for n, (time, _) in enumerate(parts, 1)]
+    assert len({roof(124, list(order), rows, inputs) for order in permutations(groups)}) == 1
