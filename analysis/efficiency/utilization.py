@@ -18,10 +18,12 @@ from .operator_work import OwnedWork
 from .shape_rows import kernel_names
 
 LOWER_BOUND_PERCENT: Final = 95.0  # of the time of matrix kernels; MFU is a lower bound if the FLOPs of less are known
+LEAST_PERCENT: Final = 1.0  # of the time of matrix kernels; a lower bound from less says nothing about the run
 
 _NO_DEVICE: Final = "The run has no device work."
 _NO_TIME: Final = "No process has measured time on a GPU."
 _NO_PEAKS: Final = "The peaks of {} are not known: set them with --peak."
+_LITTLE: Final = "FLOPs are known for less than {:g} % of the time of matrix kernels: profile with record_shapes=True in a recent PyTorch."
 _NO_WORK: Final = "No matrix operator in the measured time has known FLOPs: profile with record_shapes=True."
 
 
@@ -55,6 +57,8 @@ def utilization(
     coverage = _coverage(store, owned, shapes, available, measured, int(counted["device_ns"].sum()))
     if available.is_empty():
         return Utilization(None, None, coverage, model_flop, _NO_TIME)
+    if coverage is not None and 0 < coverage < LEAST_PERCENT:
+        return Utilization(None, None, coverage, model_flop, _LITTLE.format(LEAST_PERCENT))
     unknown = [process for process in available["process"].to_list() if process not in peaks]
     if unknown:
         return Utilization(None, None, coverage, model_flop, _NO_PEAKS.format(_names(store, unknown)))

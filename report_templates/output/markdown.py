@@ -16,6 +16,7 @@ from ...analysis.framework.host_records import leading_functions
 from ...analysis.report.device import Kernel
 from ...analysis.report.model import Report
 from ...analysis.report.rules import Finding, RuleParameter, RuleResult
+from ...analysis.toolkit.wording import shape_text
 from ..sections.data_quality import data_quality
 from ..sections.verdicts import counted, judged
 from ..text.formats import UNKNOWN, capitalized, count, duration, moment, percent, percent_of, plural, sentences
@@ -38,6 +39,7 @@ _PARTS: Final = (
     ("GPU time", "span_ns"),
 )
 _RULE: Final = re.compile("[A-Z][A-Za-z]{1,39}")
+_LOSSES: Final = 3  # operators that lose the most time against the roof
 _SEVERITIES: Final = ("error", "warning", "info")
 
 
@@ -140,6 +142,7 @@ class _Page:
             f"Data quality: {self._say(data_quality(report).lead.unescape())}",
             *(f"Note: {self._say(warning)}" for warning in report.summary.warnings[: self._extent.notes]),
             *self._tiles(),
+            *self._utilization(),
             f"Written by: {self._say(writer)}",
         ]
         yield _list(items)
@@ -161,6 +164,18 @@ class _Page:
         texts = [f"{tile.label} {tile.value}" + (f" ({tile.detail})" if tile.detail else "") for tile in known]
         text = self._say(capitalized("; ".join(texts)), longest=max(self._extent.text, 320))
         return [f"Figures: {text} (`/summary/tiles`)"] if known else []
+
+    def _utilization(self) -> list[str]:
+        """Write how much of the peaks the run used."""
+        work = self._report.efficiency
+        if work is None or work.mfu_percent is None:
+            return []
+        at_least = "at least " if work.lower_bound else ""
+        losses = sorted((row for row in work.operators if row.lost_ns), key=lambda row: -(row.lost_ns or 0))[:_LOSSES]
+        text = f"MFU {at_least}{percent(work.mfu_percent)}, over the {work.measured_over}"
+        names = [self._name(" ".join(filter(None, (row.operator, shape_text(row.input_dims))))) for row in losses]
+        lost = ", ".join(f"{name} {duration(row.lost_ns)}" for name, row in zip(names, losses, strict=True))
+        return [f"Efficiency: {text} (`/efficiency/mfu_percent`)" + (f"; most time lost against the roof: {lost}" if lost else "")]
 
     # -- where time went ---------------------------------------------------------------------------------------------------
 

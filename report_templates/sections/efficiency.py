@@ -52,7 +52,7 @@ def _lead(work: Efficiency) -> Markup:
     elif work.no_mfu:
         sentences.append(say("MFU is not known. {}", coded(work.no_mfu)))
     if work.lower_bound:
-        sentences.append(say("FLOPs are known for {} of the time of matrix kernels.", percent(work.coverage_percent)))
+        sentences.append(say("FLOPs are known for {}.", _coverage(work)))
     losses = [row for row in work.operators if row.lost_ns]
     if losses:
         first = max(losses, key=lambda row: row.lost_ns or 0)
@@ -72,6 +72,10 @@ def _lead(work: Efficiency) -> Markup:
     return Markup(" ").join(sentences)
 
 
+def _coverage(work: Efficiency) -> str:
+    return f"{percent(work.coverage_percent)} of the time of matrix kernels {_OVER.get(work.measured_over or '', '')}".rstrip()
+
+
 def _of_peak(work: Efficiency) -> str:
     products = sorted({peaks.product for peaks in work.peaks})
     whose = f" of the {clip(products[0], 60)}" if len(products) == 1 else " of the GPUs"
@@ -84,7 +88,7 @@ def _facts(work: Efficiency) -> list[tuple[str, str]]:
     facts = [
         ("MFU", None if work.mfu_percent is None else f"{at_least}{percent(work.mfu_percent)}"),
         ("HFU, with recomputation", None if work.hfu_percent is None else f"{at_least}{percent(work.hfu_percent)}"),
-        ("FLOPs known", None if work.coverage_percent is None else f"for {percent(work.coverage_percent)} of the time of matrix kernels"),
+        ("FLOPs known", None if work.coverage_percent is None else f"for {_coverage(work)}"),
         *(("Peaks", _peaks(peaks, _types(work))) for peaks in work.peaks[:_MOST_FACTS]),
         ("Energy per step", None if energy is None or energy.joules_per_step is None else scaled(energy.joules_per_step, "J")),
         ("Energy per TFLOP", None if energy is None or energy.joules_per_tflop is None else scaled(energy.joules_per_tflop, "J")),

@@ -251,6 +251,24 @@ def test_utilization_of_the_steps(make_store: MakeStore) -> None:
     assert (report.coverage_percent, report.lower_bound, report.measured_over) == (pytest.approx(50), True, "steps")
 
 
+def test_almost_no_known_flops_are_no_utilization(make_store: MakeStore) -> None:
+    # Of 10 ms of matrix kernels, the FLOPs of 90 or of 110 µs are known: 0.9 or 1.1 %.
+    def utilization(known_us: int) -> Efficiency:
+        trace = Trace()
+        trace.names["unknown gemm"] = ("gemm", "BF16", "GEMM")
+        trace.call("aten::mm", SQUARE, known_us * US)
+        trace.at = known_us * US
+        trace.call("custom::mm", [[5]], (10_000 - known_us) * US, kernel="unknown gemm")
+        return result(trace.store(make_store))
+
+    little, enough = utilization(90), utilization(110)
+    assert (little.mfu_percent, little.hfu_percent, little.lower_bound) == (None, None, False)
+    assert little.coverage_percent == pytest.approx(0.9)
+    assert "less than 1 %" in (little.no_mfu or "")
+    assert enough.mfu_percent == pytest.approx(100 * 20 / 10_000, rel=0.01)
+    assert enough.lower_bound
+
+
 def test_utilization_without_steps_is_that_of_the_profile(make_store: MakeStore) -> None:
     # Two products of 40 µs one after another: 20 of each 40 µs at the peak. The second GPU of the process halves it.
     trace = Trace()

@@ -18,6 +18,7 @@ from postrun import api
 from postrun.analysis import Options
 from postrun.analysis.report import Finding, Module, Note, OperatorAttribution, Report
 from postrun.analysis.report.device import DeviceOperator
+from postrun.analysis.report.efficiency import Efficiency, OperatorWork
 from postrun.report_templates.output.markdown import MOST_TOKENS, markdown
 from postrun.report_templates.output.render import render
 from postrun.report_templates.text.markdown import JOINER, tokens
@@ -91,6 +92,20 @@ def test_a_run_without_gpu_shows_its_operators(small_reports: dict[str, Report])
     assert "- 61.2 %, 3.00 s: `aten::conv2d` (`/framework/cpu_operators/0`)" in text
     assert "Profile window: no GPU activity was recorded" in text
     assert "- Data, warning, 1 time: the file ends within an event; the last event was dropped (`trace.json.gz`)" in text
+
+
+def test_the_utilization_is_written_if_it_is_known(rich: Report) -> None:
+    names = [OperatorWork(
+        operator, [[8, 4]], [], [], 1, 10**7, None, None, None, None, None, None, 10.0, "memory", lost, None, None, 0
+    ) for operator, lost in (("aten::a", 10**6), ("aten::b", 9 * 10**6), ("@team", None))]  # fmt: skip
+    work = Efficiency(tuple(names), mfu_percent=41.2, coverage_percent=60.0, lower_bound=True, measured_over="steps")
+    text = markdown(dataclasses.replace(rich, efficiency=work)).decode()
+    (line,) = [line for line in text.splitlines() if line.startswith("- Efficiency:")]
+    assert line == (
+        "- Efficiency: MFU at least 41.2 %, over the steps (`/efficiency/mfu_percent`);"
+        " most time lost against the roof: `aten::b 8x4` 9.00 ms, `aten::a 8x4` 1.00 ms"
+    )
+    assert "Efficiency:" not in markdown(dataclasses.replace(rich, efficiency=dataclasses.replace(work, mfu_percent=None))).decode()
 
 
 def test_an_empty_report_names_what_is_missing(small_reports: dict[str, Report]) -> None:

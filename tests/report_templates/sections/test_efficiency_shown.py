@@ -66,7 +66,7 @@ def test_the_lead_has_utilization_and_the_largest_loss(rich: Report) -> None:
 def test_a_lower_bound_reads_at_least(rich: Report) -> None:
     section = section_of(rich, lower_bound=True, coverage_percent=71.0)
     assert "(MFU) was at least 41.2 %" in lead(section)
-    assert "FLOPs are known for 71.0 % of the time of matrix kernels." in lead(section)
+    assert "FLOPs are known for 71.0 % of the time of matrix kernels in the steps." in lead(section)
     assert facts(section)["MFU"] == "at least 41.2 %"
 
 
