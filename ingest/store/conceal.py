@@ -95,8 +95,8 @@ def _mask(store: Store) -> None:
     look("source", "path", _mask_url)
     for column in TEXT_COLUMNS:  # not counted: each is of many calls
         _update(store, "signature", column, lambda text: _mask_url(text)[0])
-    for column in _TEXTS["compilation"]:
-        _update(store, "compilation", column, lambda text: _mask_url(text)[0])
+    for column in _TEXTS["compilation"]:  # guards contain values of the program
+        look("compilation", column, mask_text)
     of_ranges = "id IN (SELECT arguments FROM raw.annotation)"
     _update(store, "text", "text", lambda text: _mask_json(text, commands)[0], of_ranges)  # not counted: each is of many ranges
     if masked_names and not store.connection.execute("SELECT 1 FROM ingest_note WHERE code = 'values_masked'").fetchall():

@@ -273,6 +273,22 @@ def test_texts_are_cut_and_secrets_masked(tmp_path: Path) -> None:
     assert len(row["reason"]) <= 1000
 
 
+def test_secrets_in_values_of_guards_and_in_paths_are_masked(tmp_path: Path) -> None:
+    secret = "ghp_ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+    log = reasons(0, 0, [f"L['api_key'] == '{secret}'"]) + metrics(0, 0, 0, 1, co_filename=f"/home/ada/token={secret}/model.py")
+    with ingest([put(tmp_path, log)]) as store:
+        ((reason, file),) = store.connection.execute("SELECT reason, file FROM compilation").fetchall()
+        assert (reason, file) == ("L['api_key'] == '***'", "/home/ada/token=***")
+        (message,) = store.frame("SELECT message FROM ingest_note WHERE code = 'values_masked'")["message"]
+    assert "access token" in message
+
+
+@pytest.mark.parametrize("guard", ["tensor 'L['key_cache']' size mismatch at index 2. expected 35, actual 36", "L['self'].token == 5"])
+def test_guards_without_secrets_stay_as_they_are(tmp_path: Path, guard: str) -> None:
+    (row,) = rows(put(tmp_path, reasons(0, 0, [guard]) + metrics(0, 0, 0, 1)))
+    assert row["reason"] == guard
+
+
 def test_paths_of_functions_are_redacted(tmp_path: Path) -> None:
     with ingest([put(tmp_path, metrics(0, 0, 0, 1, co_filename="/home/ada/job/model.py"))], redact=["paths"]) as store:
         assert store.frame("SELECT file FROM compilation").item() == "model.py"
