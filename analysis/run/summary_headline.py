@@ -11,6 +11,7 @@ from ..framework.host_records import host_records
 from ..report.device import DeviceTime
 from ..report.rules import SMALL_PERCENT, Finding
 from ..report.steps import Steps
+from ..report.work_details import RecompilesDetails
 from ..toolkit import wording
 from .code_coverage import unattributed
 from .summary_data import SummaryData, median_range
@@ -48,9 +49,19 @@ def headline(data: SummaryData) -> str:
         sentences = [f"CPU utilisation was {median_range(cpu)} (median of the samples).", "Nothing was recorded of a GPU, and no steps."]
     elif data.report.system_usage.nodes:
         sentences = ["Nothing was recorded of a GPU, and no steps: there are only system metrics."]
+    elif logged := next((rule.details for rule in data.report.rules if isinstance(rule.details, RecompilesDetails)), None):
+        sentences = [_of_log(logged)]
     else:
         sentences = ["No GPU activity, no steps and no utilisation in this run: there is nothing to time."]
     return " ".join(sentence for sentence in [*sentences, _little(data.report.findings)] if sentence)
+
+
+def _of_log(details: RecompilesDetails) -> str:
+    """Describe a log of torch.compile without a profile."""
+    text = f"torch.compile logged {wording.plural(details.logged_compilations, 'compilation')}"
+    if details.logged_recompilations:
+        text += f" ({wording.plural(details.logged_recompilations, 'recompilation')})"
+    return f"{text}, which took {wording.duration(details.logged_ns)}; no profile shows the cost."
 
 
 def _little(findings: Sequence[Finding]) -> str:

@@ -31,6 +31,7 @@ from postrun.analysis.report import (
     Tile,
 )
 from postrun.analysis.report.rules import Finding
+from postrun.analysis.report.work_details import RecompilesDetails
 from postrun.analysis.run.summary import summary
 from postrun.analysis.run.summary_data import SummaryData
 from postrun.analysis.toolkit.labels import short_model
@@ -80,7 +81,7 @@ def summed(
     *, breakdown: Sequence[DeviceTime] = (), steps: Steps | None = None, gpus: Sequence[MetricUsage] = (), active: ActiveTime | None = None,
     matrix: Sequence[Share] = (), run: dict[str, Any] | None = None, nodes: Sequence[str] = (), devices: Sequence[Device] = (),
     processes: int = 0, loader: bool = True, notes: Sequence[Note] = (), duration: int | None = None, bars: StepBreakdown | None = None,
-    findings: Sequence[Finding] = (),
+    findings: Sequence[Finding] = (), rules: Sequence[Any] = (),
 ) -> Summary:  # fmt: skip
     plain_run: dict[str, Any] = {
         "name": "run", "status": "completed", "started_at_ns": None, "ended_at_ns": None, "relative_times": False, "framework": None,
@@ -99,6 +100,7 @@ def summed(
         "data_quality": notes,
         "python_profile": None,
         "findings": findings,
+        "rules": rules,
         "framework": SimpleNamespace(collectives=(), step_parts=()),
     }
     report = Report(**(dict.fromkeys(field.name for field in dataclasses.fields(Report)) | sections))
@@ -144,6 +146,13 @@ def test_only_system_metrics_are_said_as_such() -> None:
     result = summed(gpus=[cpu, memory])
     assert result.headline == "CPU utilisation was 34 % (median of the samples). Nothing was recorded of a GPU, and no steps."
     assert summed(gpus=[memory]).headline == "Nothing was recorded of a GPU, and no steps: there are only system metrics."
+
+
+@pytest.mark.parametrize(("recompilations", "words"), [(0, ""), (1, " (1 recompilation)"), (5, " (5 recompilations)")])
+def test_a_log_of_compilations_alone_is_the_headline(recompilations: int, words: str) -> None:
+    details = RecompilesDetails((), 0, 0, 0, 0, 0, 0, 0, None, None, 0, 9, recompilations, 695_000_000)
+    result = summed(rules=[SimpleNamespace(details=details)])
+    assert result.headline == f"torch.compile logged 9 compilations{words}, which took 695 ms; no profile shows the cost."
 
 
 def test_nothing_known_is_said_as_such() -> None:
