@@ -18,7 +18,7 @@ from .operator_work import OwnedWork
 from .shape_rows import kernel_names
 
 LOWER_BOUND_PERCENT: Final = 95.0  # of the time of matrix kernels; MFU is a lower bound if the FLOPs of less are known
-LEAST_PERCENT: Final = 1.0  # of the time of matrix kernels; a lower bound from less says nothing about the run
+LEAST_PERCENT: Final = 1.0  # of the time of matrix kernels; a lower bound from less is too far from the value
 
 _NO_DEVICE: Final = "The run has no device work."
 _NO_TIME: Final = "No process has measured time on a GPU."
