@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,11 +17,13 @@ from ...analysis.report.rows import Histogram, Quantiles
 from ..figures.donut import Sector, donut, shaded
 from ..figures.histogram import Bins
 from ..figures.palette import MEANINGS
+from ..figures.svg import NARROW, WIDE
 from ..text.formats import clip, clipped, count, glued, percent, plural, printable
-from .tables import Cell, Col, Table, table, word
+from .tables import Cell, Col, Table, share_cell, table, word
 
 T = TypeVar("T")
 
+_WIDTH: Final = re.compile(r'width="([0-9.]+)"')
 SECTORS: Final = 8
 BARS: Final = 16
 _OF_CODE: Final = ("Function", "Kernel", "Operator")  # headings of names in the legend of a ring
@@ -28,9 +31,10 @@ _OF_CODE: Final = ("Function", "Kernel", "Operator")  # headings of names in the
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A drawing. ``alt``: its content in this run; ``caption``: how to read it. ``legend``: the table that names the parts of a ring.
+    """A drawing. ``alt``: its content in this run; ``caption``: how to read it.
 
-    ``below``: a second ring with the same legend.
+    ``legend``: the parts of a ring as a table with bars, which replaces the ring except on the dashboard. ``below``: a second ring with
+    the same legend.
     """
 
     id: str
@@ -42,19 +46,21 @@ class Figure:
 
     @property
     def macro(self) -> str:
-        return "ring" if self.legend else "plot"
+        return "shares" if self.legend else "plot"
 
     @property
     def blocks(self) -> Sequence[Figure | None]:
         return (self.below,)
 
+    @property
+    def width(self) -> float:
+        """Width of the drawing, one of the widths of svg.py."""
+        match = _WIDTH.search(self.svg)
+        return float(match[1]) if match else WIDE
 
-@dataclass(frozen=True, slots=True)
-class Halves:
-    """Rings on halves of the page, two next to each other."""
-
-    macro: ClassVar = "halves"
-    blocks: Sequence[Figure | None]
+    @property
+    def narrow(self) -> bool:
+        return self.width <= NARROW
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +87,7 @@ class Details:
 
 @dataclass(frozen=True, slots=True)
 class Only:
-    """A block of one target, "html" or "pdf"."""
+    """A block of one target: "html", "pdf", or "dashboard", the folded section with the panels of the hosted dashboard."""
 
     target: str
     block: Block
@@ -91,14 +97,15 @@ class Only:
         return (self.block,)
 
 
-Block = Figure | Table | Halves | Texts | Details | None
+Block = Figure | Table | Texts | Details | None
 
 
 @dataclass(slots=True)
 class Section:
     """A section of the page. ``lead``: its conclusion, which is all of it without blocks. ``parts``: sections inside it.
 
-    ``blocks`` are printed in their order; None leaves an empty line. ``facts``: the values that a template of its own prints.
+    ``blocks`` are printed in their order. ``facts``: the values that a template of its own prints. ``compact``: takes half of the page in
+    the PDF, next to another such section. ``html_only``: the PDF has no room for it.
     """
 
     id: str
@@ -106,15 +113,16 @@ class Section:
     lead: Markup
     blocks: Sequence[Block | Only] = ()
     facts: dict[str, Any] = field(default_factory=dict)
-    number: int = 0
     parts: tuple[Section, ...] = ()
+    compact: bool = False
+    html_only: bool = False
 
     @property
     def empty(self) -> bool:
         return not (any(self.blocks) or self.facts or self.parts)
 
     def blocks_for(self, target: str) -> list[Block]:
-        """Return the blocks of the page for "html" or "pdf"."""
+        """Return the blocks for "html" or "pdf", without those of the dashboard alone."""
         chosen = [block for block in self.blocks if not isinstance(block, Only) or block.target == target]
         return [block.block if isinstance(block, Only) else block for block in chosen]
 
@@ -187,18 +195,17 @@ def ring(
     *,
     middle: tuple[str, str],
     total_percent: float | None = None,
-    half: bool = False,
 ) -> Figure | None:
-    """Draw a donut with its legend table; None without parts.
+    """Draw a donut with its table of parts, which has a bar per part; None without parts.
 
     ``columns``: headings of name, texts, and percent. ``what`` begins the alt text. ``total_percent``: that of the full ring (default: the
-    sum of the parts, at most 100). ``half``: two such rings are printed next to each other.
+    sum of the parts, at most 100).
     """
     parts = [part for part in parts if part.percent > 0] or list(parts)
     if not parts:
         return None
     sectors = shaded([(clip(part.name, 60), part.percent, part.meaning) for part in parts])
-    names = clipped([part.name for part in parts], 26 if half else 48)
+    names = clipped([part.name for part in parts], 48)
 
     def name_cell(row: tuple[int, Slice, Sector]) -> Cell:
         number, part, sector = row
@@ -214,9 +221,8 @@ def ring(
         list(zip(itertools.count(1), parts, sectors, strict=False)),
         Col(columns[0], name_cell, kind="name", code=columns[0] in _OF_CODE),
         *(Col(label, partial(text, i), kind="number", html_only=label == "Count") for i, label in enumerate(columns[1:-1])),
-        Col(columns[-1], lambda row: row[1].percent, percent),
+        Col(columns[-1], lambda row: share_cell(row[1].percent, row[1].meaning), kind="number"),
         sortable=False,
-        half=half,
     )
     full = total_percent or min(100.0, sum(part.percent for part in parts)) or 100.0
     alt = f"{what}: " + ", ".join(f"{clip(part.name, 40)} {percent(part.percent)}" for part in parts[:5])

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 from markupsafe import Markup
 
 from ..figures.donut import Sector
-from ..text.formats import UNKNOWN, clip, quantity
+from ..text.formats import UNKNOWN, clip, percent, quantity
 
 T = TypeVar("T")
 
@@ -26,7 +26,8 @@ class Cell:
     """A cell. ``sort``: the sort key if it is not the text. ``title``: the full text if ``text`` is shortened.
 
     ``sector`` and ``number``: color and number of the text in a ring. ``link``: the id that it links to. ``mark``: a class of style.css.
-    ``camel``: HTML breaks the text only before a capital letter within it.
+    ``camel``: HTML breaks the text only before a capital letter within it. ``bar``: a bar of that percentage and meaning, left of the
+    text.
     """
 
     text: str
@@ -37,6 +38,7 @@ class Cell:
     link: str | None = None
     mark: str | None = None
     camel: bool = False
+    bar: Sector | None = None
 
 
 @dataclass(slots=True)
@@ -77,8 +79,8 @@ class Col(Generic[T]):
 class Table:
     """A table of ``total`` rows. ``rows`` contains at most TABLE_ROWS of them; the PDF shows ``pdf_rows``, or no table for zero.
 
-    ``sortable``: the reader of the HTML can sort the rows. ``half``: the legend of a ring on half of the page. ``rest``: replaces the
-    PDF's count of omitted rows. ``note``: an explanation below the table; ``html_note``: the same in HTML only.
+    ``sortable``: the reader of the HTML can sort the rows. ``rest``: replaces the PDF's count of omitted rows. ``note``: an explanation
+    below the table; ``html_note``: the same in HTML only. ``legend``: names the sectors of a ring, without bars.
     """
 
     macro: ClassVar = "data_table"
@@ -89,10 +91,10 @@ class Table:
     total: int
     sortable: bool = True
     pdf_rows: int = PDF_ROWS
-    half: bool = False
     rest: Markup | None = None
     note: str | None = None
     html_note: str | None = None
+    legend: bool = False
 
     def columns_for(self, target: str) -> list[int]:
         """Return the indices of the columns on the page for "html" or "pdf"."""
@@ -113,6 +115,13 @@ def word(text: str | None, *, full: str | None = None, limit: int = 90) -> Cell:
     full = text if full is None else full
     short = clip(text, limit)
     return Cell(short, title=clip(full, 2000) if full != short else None)
+
+
+def share_cell(share: float | None, meaning: str) -> Cell:
+    """Make a cell of a percentage with its bar. ``meaning``: a key of the palette."""
+    if share is None:
+        return Cell(UNKNOWN)
+    return Cell(percent(share), sort=share, bar=Sector("", min(100.0, max(0.0, share)), meaning))
 
 
 def amount(number: float | None, unit: str) -> Cell:

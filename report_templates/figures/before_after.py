@@ -44,7 +44,7 @@ def before_after(pairs: Sequence[Pair], unit: str, names: tuple[str, str]) -> st
         svg.text(second + 15, 12, full),
     ]
     for tick in nice_ticks(0, end, 5):
-        body += tick_line(left + tick * scale, tick, unit, _TOP - 4, bottom - _GAP + 2)
+        body += tick_line(left + tick * scale, tick, unit, _TOP - 4, bottom - _GAP + 2, WIDTH)
     for number, (label, pair) in enumerate(zip(labels, pairs, strict=True)):
         y = _TOP + row * number
         color = MEANINGS[pair.meaning]

@@ -10,10 +10,10 @@ from . import svg
 from .axes import nice_ticks
 from .palette import GRID, INK, MEANINGS, MUTED, PAPER
 
-WIDTH = 720.0
 _ROW, _BOX, _GROUP = 21.0, 12.0, 20.0
 _TOP, _LINE = 18.0, 13.0
 _LEAST = 6.0  # a median within less would hide its box
+WIDTH = svg.NARROW
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Box:
 
 def box_plot(boxes: Sequence[Box], limits: Sequence[tuple[float, str]], unit: str, *, top: float) -> str:
     """Return SVG text. The axis ends at ``top``; ``limits``: values and names."""
-    labels, widest = svg.column((box.label for box in boxes), 26, 196)
+    labels, widest = svg.column((box.label for box in boxes), 26, 0.36 * WIDTH)
     left = 14 + widest
     right = WIDTH - max((14 + svg.width_of(box.note, 10) for box in boxes if box.note), default=14.0)
     scale = (right - left) / top
@@ -47,8 +47,8 @@ def box_plot(boxes: Sequence[Box], limits: Sequence[tuple[float, str]], unit: st
     headed = len(groups) > 1 or bool(groups[0])
     start = _TOP + head
     bottom = start + _ROW * len(boxes) + (_GROUP * len(groups) if headed else 0.0)
-    body.append(svg.text(left, 11, "box: quartiles, line: median, whiskers: within 1.5 IQR, ● p95, ○ p5", fill=MUTED, size=10))
-    for tick in nice_ticks(0, top, 6):
+    body.append(svg.text(0, 11, "quartiles, median, whiskers 1.5 IQR, ● p95, ○ p5", fill=MUTED, size=10))
+    for tick in nice_ticks(0, top, 5):
         x = left + tick * scale
         body.append(svg.line(x, start, x, bottom, GRID))
         last = tick + top / 1e6 >= top

@@ -10,7 +10,6 @@ from .axes import nice_ticks, time_unit
 from .palette import MUTED
 from .pixels import image
 
-WIDTH = 720.0
 _ROW, _TOP, _TITLE, _BOTTOM = 13.0, 2.0, 18.0, 34.0
 _LEFT, _RIGHT = 60.0, 18.0
 _NAME = 11.0
@@ -27,7 +26,7 @@ class Heat:
     end_ns: float
 
 
-def heat_map(blocks: Sequence[Heat], unit_name: str) -> str:
+def heat_map(blocks: Sequence[Heat], unit_name: str, *, width: float = svg.NARROW) -> str:
     """Return SVG text; the last end is not zero."""
     # The rows of many blocks are lower, so that more blocks fit on a page.
     most = 112.0 if len(blocks) <= 2 else 80.0
@@ -35,7 +34,7 @@ def heat_map(blocks: Sequence[Heat], unit_name: str) -> str:
     height = _TOP + sum(tall) + _TITLE * len(blocks) + _BOTTOM
     last = max(block.end_ns for block in blocks)
     time = time_unit(last)
-    scale = (WIDTH - _LEFT - _RIGHT) / last
+    scale = (width - _LEFT - _RIGHT) / last
     body = []
     top = _TOP
     for block, field in zip(blocks, tall, strict=True):
@@ -48,15 +47,15 @@ def heat_map(blocks: Sequence[Heat], unit_name: str) -> str:
             name = f"{unit_name} {block.units[index]}"
             body.append(svg.text(_LEFT - 5, top + (index + 0.5) * row + 3.5, name, anchor="end", fill=MUTED, size=10))
         top += field
-    for tick in nice_ticks(0, last / time.nanoseconds, 8):
+    for tick in nice_ticks(0, last / time.nanoseconds, 8 if width > svg.NARROW else 5):
         body.append(svg.text(_LEFT + tick * time.nanoseconds * scale, top + 14, f"{tick:g}", anchor="middle", fill=MUTED, size=10))
-    body.append(svg.text(WIDTH - _RIGHT, height - 4, f"time since the first sample ({time.name})", anchor="end", fill=MUTED, size=10))
+    body.append(svg.text(width - _RIGHT, height - 4, f"time since the first sample ({time.name})", anchor="end", fill=MUTED, size=10))
     body += [
-        svg.text(WIDTH - 152, 14, "0 %", anchor="end", fill=MUTED, size=9),
-        image(WIDTH - 146, 7, 100, 8, [[step / 63 for step in range(64)]]),
-        svg.text(WIDTH - 40, 14, "100 %", fill=MUTED, size=9),
+        svg.text(width - 152, 14, "0 %", anchor="end", fill=MUTED, size=9),
+        image(width - 146, 7, 100, 8, [[step / 63 for step in range(64)]]),
+        svg.text(width - 40, 14, "100 %", fill=MUTED, size=9),
     ]
-    return svg.document(WIDTH, height, body)
+    return svg.document(width, height, body)
 
 
 def _every(row: float) -> int:

@@ -11,7 +11,6 @@ from . import svg
 from .axes import nice_ticks, time_unit
 from .palette import GRID, INK, MEANINGS, MUTED
 
-WIDTH = 720.0
 _ROW, _TOP = 21.0, 20.0
 _PANEL, _PANEL_ROW, _BARS = 344.0, 124.0, 58.0
 _SLIM = 3.0  # least width of the bars of a row: nearly equal values stay visible
@@ -70,12 +69,12 @@ class _Axis:
         return [(self.x(value), _round(value)) for value in chosen[::every]]
 
 
-def histogram(groups: Sequence[Bins], meaning: str, counted: str) -> str:
+def histogram(groups: Sequence[Bins], meaning: str, counted: str, *, width: float = svg.NARROW) -> str:
     """Return SVG text of a row per group over one time axis. ``counted``: "steps"."""
     labels = [clip(group.label, 26) for group in groups]
     notes = [f"{count(group.beyond)} above {duration(group.edges[-1])}" if group.beyond else "" for group in groups]
     left = max((12 + svg.width_of(label) for label in labels if label), default=2.0)
-    right = WIDTH - max((12 + svg.width_of(note, 10) for note in notes if note), default=4.0)
+    right = width - max((12 + svg.width_of(note, 10) for note in notes if note), default=4.0)
     low, high = min(group.edges[0] for group in groups), max(group.edges[-1] for group in groups)
     wide = any(group.logarithmic for group in groups) or high > _WIDE * max(low, high / 1000)
     axis = _Axis(low, high, left, right, (wide and low > 0) or all(group.logarithmic for group in groups))
@@ -84,7 +83,7 @@ def histogram(groups: Sequence[Bins], meaning: str, counted: str) -> str:
     bottom = _TOP + row * len(groups)
     scale = f"highest bar: {count(max(groups[0].counts))}" if single else "heights scaled per row"
     body = [svg.text(left, 11, f"{counted}, {scale}; dashed: median", fill=MUTED, size=10)]
-    body += _axis(axis, bottom, _TOP, 8)
+    body += _axis(axis, bottom, _TOP, 8 if width > svg.NARROW else 5)
     for number, (group, label, note) in enumerate(zip(groups, labels, notes, strict=True)):
         base = _TOP + row * (number + 1)
         body.append(svg.line(left, base, right, base, GRID))
@@ -93,7 +92,7 @@ def histogram(groups: Sequence[Bins], meaning: str, counted: str) -> str:
             body.append(svg.text(left - 8, base - 5, label, anchor="end"))
         if note:
             body.append(svg.text(right + 8, base - 5, note, fill=MUTED, size=10))
-    return svg.document(WIDTH, bottom + 20, body)
+    return svg.document(width, bottom + 20, body)
 
 
 def panels(groups: Sequence[Bins], details: Sequence[str], meanings: Sequence[str]) -> str:
@@ -103,7 +102,7 @@ def panels(groups: Sequence[Bins], details: Sequence[str], meanings: Sequence[st
     """
     body = []
     for number, (group, detail, meaning) in enumerate(zip(groups, details, meanings, strict=True)):
-        left = (number % 2) * (WIDTH - _PANEL)
+        left = (number % 2) * (svg.WIDE - _PANEL)
         top = (number // 2) * _PANEL_ROW
         axis = _Axis(group.edges[0], group.edges[-1], left, left + _PANEL, group.logarithmic)
         base = top + 32 + _BARS
@@ -117,7 +116,7 @@ def panels(groups: Sequence[Bins], details: Sequence[str], meanings: Sequence[st
         body += _axis(axis, base, None, 5)
         body.append(svg.line(left, base, left + _PANEL, base, GRID))
         body += _bars(group, axis, base, _BARS, meaning)
-    return svg.document(WIDTH, -(-len(groups) // 2) * _PANEL_ROW - 12, body)
+    return svg.document(svg.WIDE, -(-len(groups) // 2) * _PANEL_ROW - 12, body)
 
 
 def _bars(group: Bins, axis: _Axis, base: float, tall: float, meaning: str) -> list[str]:

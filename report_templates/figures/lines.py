@@ -11,7 +11,6 @@ from . import svg
 from .axes import nice_ticks, time_unit
 from .palette import GRID, LINES, MUTED
 
-WIDTH = 720.0
 _DASHES = (None, "6.5 2", "2.6 1.6", "7.8 2 2 2", "1.3 1.3", "10.4 2.6")
 MOST = len(LINES)
 _LABEL = 28
@@ -38,14 +37,14 @@ class Panel:
     top: float | None = None
 
 
-def lines(panels: Sequence[Panel], x_label: str, *, x_time: bool, height: float = 92) -> str:
-    """Return SVG text. ``x``: ns from zero if ``x_time``; ``height``: of one panel.
+def lines(panels: Sequence[Panel], x_label: str, *, x_time: bool, height: float = 92, width: float = svg.NARROW) -> str:
+    """Return SVG text. ``x``: ns from zero if ``x_time``; ``height``: of one panel; ``width``: of the figure.
 
     A label keeps its color in every panel. Lines are named at their end; if several panels have the same lines, only in the first.
     """
     names = list(dict.fromkeys(line.label for panel in panels for line in panel.lines if line.label is not None))
     same = all([line.label for line in panel.lines] == [line.label for line in panels[0].lines] for panel in panels)
-    right = WIDTH - (18.0 if len(names) <= 1 else 12 + max(svg.width_of(clip(name, _LABEL), 10) for name in names))
+    right = width - (18.0 if len(names) <= 1 else min(0.3 * width, 12 + max(svg.width_of(clip(name, _LABEL), 10) for name in names)))
     total_height = _TOP + len(panels) * (_TITLE + height) + (len(panels) - 1) * 8 + _BOTTOM
     low = min(min(line.x) for panel in panels for line in panel.lines)
     high = max(max(line.x) for panel in panels for line in panel.lines)
@@ -78,17 +77,25 @@ def lines(panels: Sequence[Panel], x_label: str, *, x_time: bool, height: float 
         if len(names) > 1 and (number == 0 or not same):
             ends = [top + (upper - line.y[-1]) * tall for line in panel.lines if line.label is not None]
             for name, y in zip(labeled, _apart(ends, 12, top, top + height), strict=True):
-                body.append(svg.text(right + 7, y + 3.5, clip(name, _LABEL), fill=LINES[names.index(name) % MOST], size=10))
+                body.append(
+                    svg.text(
+                        right + 7,
+                        y + 3.5,
+                        svg.fitted(clip(name, _LABEL), width - right - 7, 10),
+                        fill=LINES[names.index(name) % MOST],
+                        size=10,
+                    )
+                )
     factor = 1.0
     if x_time:
         unit = time_unit(high - low)
         factor, x_label = unit.nanoseconds, f"{x_label} ({unit.name})"
-    for tick in nice_ticks(low / factor, high / factor, 8):
+    for tick in nice_ticks(low / factor, high / factor, 8 if width > svg.NARROW else 5):
         if x_time or tick == int(tick):
             x = _LEFT + (tick * factor - low) * scale
             body.append(svg.text(x, total_height - _BOTTOM + 14, f"{tick:g}", anchor="middle", fill=MUTED, size=10))
     body.append(svg.text(right, total_height - 4, x_label, anchor="end", fill=MUTED, size=10))
-    return svg.document(WIDTH, total_height, body)
+    return svg.document(width, total_height, body)
 
 
 def _ends(panel: Panel) -> tuple[float, float]:

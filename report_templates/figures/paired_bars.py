@@ -10,29 +10,33 @@ from .axes import nice_ticks
 from .palette import INK, MEANINGS, MUTED
 from .stacked_bars import Part, legend, tick_line
 
-WIDTH = 720.0
-_BAR, _GAP, _TOP, _RIGHT = 9.0, 6.0, 30.0, 40.0  # on the right: room for the number behind the longest bar
+_BAR, _GAP, _RIGHT = 9.0, 6.0, 40.0  # on the right: room for the number behind the longest bar
 
 
 def paired_bars(
-    parts: Sequence[Part], rows: Sequence[tuple[str, Sequence[float | None]]], unit: str, *, limit: tuple[float, str] | None = None
+    parts: Sequence[Part],
+    rows: Sequence[tuple[str, Sequence[float | None]]],
+    unit: str,
+    *,
+    limit: tuple[float, str] | None = None,
+    width: float = svg.NARROW,
 ) -> str:
     """Return SVG text of rows: a label, and a value or None per part, in ``unit``.
 
     ``limit``: a value to compare the first part with, and its name; a dashed line through the bars of that part.
     """
-    labels, widest = svg.column((label for label, _ in rows), 32, 186)
+    labels, widest = svg.column((label for label, _ in rows), 32, min(186.0, 0.36 * width))
     left = 14 + widest
     end = max([value or 0.0 for _, values in rows for value in values] + [limit[0] if limit else 0.0]) or 1.0
-    scale = (WIDTH - left - _RIGHT) / end
+    scale = (width - left - _RIGHT) / end
     row = _BAR * len(parts) + _GAP
-    bottom = _TOP + row * len(rows)
+    body, top_y = legend(parts, left, limit[1] if limit else None, width)
+    bottom = top_y + row * len(rows)
     line = left + limit[0] * scale if limit else None
-    body = legend(parts, left, limit[1] if limit else None)
-    for tick in nice_ticks(0, end, 6):
-        body += tick_line(left + tick * scale, tick, unit, _TOP - 4, bottom)
+    for tick in nice_ticks(0, end, 4):
+        body += tick_line(left + tick * scale, tick, unit, top_y - 4, bottom, width)
     for number, (label, (_, values)) in enumerate(zip(labels, rows, strict=True)):
-        y = _TOP + row * number
+        y = top_y + row * number
         body.append(svg.text(left - 8, y + (row - _GAP) / 2 + 4, label, anchor="end", fill=INK))
         for part, value in zip(parts, values, strict=True):
             if value is not None:
@@ -46,6 +50,6 @@ def paired_bars(
                 body.append(svg.text(behind + 4, y + _BAR - 1, short, fill=MUTED, size=9))
             y += _BAR
         if line is not None:
-            top = _TOP + row * number
+            top = top_y + row * number
             body.append(svg.line(line, top - 2, line, top + _BAR + 1, INK, dashes="3 2"))
-    return svg.document(WIDTH, bottom + 20, body)
+    return svg.document(width, bottom + 20, body)

@@ -9,10 +9,10 @@ from ..text.formats import NARROW_SPACE, significant
 from . import svg
 from .axes import nice_ticks
 from .palette import GRID, INK, MEANINGS, MUTED, PAPER
-from .stacked_bars import WIDTH, Part, legend
+from .stacked_bars import Part, legend
 
-_TOP, _LEFT, _RIGHT, _BOTTOM = 40.0, 52.0, 8.0, 34.0
-_WIDEST, _HEIGHT = 48.0, 150.0
+_LEFT, _RIGHT, _BOTTOM = 52.0, 8.0, 34.0
+_WIDEST, _HEIGHT = 48.0, 120.0
 _APART = 4.0  # higher parts have a gap between them, which separates them without color
 
 
@@ -33,22 +33,23 @@ def step_bars(parts: Sequence[Part], bars: Sequence[Bar], below: Part, unit: str
     used = [i for i in range(len(parts)) if any(bar.values[i] > 0 for bar in bars)]
     depth = max(bar.below for bar in bars)
     scale = _HEIGHT / (top or 1.0)
-    zero = _TOP + _HEIGHT
+    body, top_y = legend([*(parts[i] for i in used), *([below] if depth > 0 else [])], _LEFT, None, svg.WIDE)
+    top_y += 10
+    zero = top_y + _HEIGHT
     bottom = zero + min(depth, top) * scale
-    body = legend([*(parts[i] for i in used), *([below] if depth > 0 else [])], _LEFT, None)
     for tick in nice_ticks(0, top, 5):
         y = zero - tick * scale
-        body.append(svg.line(_LEFT, y, WIDTH - _RIGHT, y, GRID))
+        body.append(svg.line(_LEFT, y, svg.WIDE - _RIGHT, y, GRID))
         number = f"{tick:,.10g} {unit}".replace(",", NARROW_SPACE)
         body.append(svg.text(_LEFT - 6, y + 4, number, anchor="end", fill=MUTED, size=10))
-    slot = (WIDTH - _LEFT - _RIGHT) / len(bars)
+    slot = (svg.WIDE - _LEFT - _RIGHT) / len(bars)
     wide = min(_WIDEST, slot * 0.82)
-    named = -(-len(bars) // max(1, int((WIDTH - _LEFT - _RIGHT) / (14 + max(svg.width_of(bar.label, 10) for bar in bars)))))
+    named = -(-len(bars) // max(1, int((svg.WIDE - _LEFT - _RIGHT) / (14 + max(svg.width_of(bar.label, 10) for bar in bars)))))
     for position, bar in enumerate(bars):
         middle = _LEFT + slot * (position + 0.5)
         y, under = zero, 0.0
         for i in used:
-            height = min(bar.values[i] * scale, y - _TOP)
+            height = min(bar.values[i] * scale, y - top_y)
             if height > 0:
                 y -= height
                 title = f"{bar.label}, {parts[i].name}: {significant(bar.values[i])} {unit}" if titles else None
@@ -57,13 +58,13 @@ def step_bars(parts: Sequence[Part], bars: Sequence[Bar], below: Part, unit: str
                     body.append(svg.rect(middle - wide / 2, y + height - 0.5, wide, 1, PAPER))
                 under = height
         if sum(bar.values) > top * (1 + 1e-9):
-            body.append(svg.text(middle, _TOP - 4, significant(sum(bar.values)), anchor="middle", fill=INK, size=9))
+            body.append(svg.text(middle, top_y - 4, significant(sum(bar.values)), anchor="middle", fill=INK, size=9))
         if bar.below > 0:
             title = f"{bar.label}, {below.name}: {significant(bar.below)} {unit}" if titles else None
             height = min(bar.below, top) * scale
             body.append(svg.rect(middle - wide / 2, zero, wide, height, MEANINGS[below.meaning], opacity=below.shade, title=title))
         if position % named == 0:
             body.append(svg.text(middle, bottom + 14, bar.label, anchor="middle", fill=MUTED, size=10))
-    body.append(svg.line(_LEFT, zero, WIDTH - _RIGHT, zero, INK))
-    body.append(svg.text(_LEFT + (WIDTH - _LEFT - _RIGHT) / 2, bottom + 29, "step", anchor="middle", fill=MUTED, size=10))
-    return svg.document(WIDTH, bottom + _BOTTOM, body)
+    body.append(svg.line(_LEFT, zero, svg.WIDE - _RIGHT, zero, INK))
+    body.append(svg.text(_LEFT + (svg.WIDE - _LEFT - _RIGHT) / 2, bottom + 29, "step", anchor="middle", fill=MUTED, size=10))
+    return svg.document(svg.WIDE, bottom + _BOTTOM, body)

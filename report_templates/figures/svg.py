@@ -14,6 +14,9 @@ from .palette import INK
 # Attribute of every figure's root; palette.themed removes it, because an HTML page names further fonts.
 SHARED: Final = f'font-family="{SANS_FAMILIES}"'
 _FEWEST: Final = 6  # letters
+WIDE: Final = 720.0  # of a figure over the whole page
+HALF: Final = 354.0  # of small multiples, two next to each other
+NARROW: Final = 416.0  # of a figure next to its table; in the PDF its letters are as large as those of a wide one
 
 
 def number(value: float) -> str:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from . import svg
 from .palette import GRID, INK, MEANINGS, MUTED
 
-WIDTH = 720.0
 _ROW, _TOP = 34.0, 20.0
 
 
@@ -22,11 +21,11 @@ class Workload:
     note: str = ""
 
 
-def workloads(rows: Sequence[Workload]) -> str:
+def workloads(rows: Sequence[Workload], *, width: float = svg.NARROW) -> str:
     """Return SVG text; the highest bar of all rows fills its row."""
-    labels, widest = svg.column((row.label for row in rows), 26, 196)
+    labels, widest = svg.column((row.label for row in rows), 26, min(196.0, 0.36 * width))
     left = 14 + widest
-    right = WIDTH - max((16 + svg.width_of(row.note, 10) for row in rows if row.note), default=14.0)
+    right = width - max((16 + svg.width_of(row.note, 10) for row in rows if row.note), default=14.0)
     highest = max((share for row in rows for share in row.shares), default=0.0) or 1.0
     bottom = _TOP + _ROW * len(rows)
     body = [svg.text(left, 11, f"share of the samples; highest bar: {100 * highest:.1f} %; dashed: mean", fill=MUTED, size=10)]
@@ -49,5 +48,5 @@ def workloads(rows: Sequence[Workload]) -> str:
             x = left + (right - left) * min(max(row.mean, 0.0), 100.0) / 100
             body.append(svg.line(x, base, x, base - _ROW + 3, INK, dashes="3 2"))
         if row.note:
-            body.append(svg.text(WIDTH - 2, base - 10, row.note, anchor="end", fill=MUTED, size=10))
-    return svg.document(WIDTH, bottom + 20, body)
+            body.append(svg.text(width - 2, base - 10, row.note, anchor="end", fill=MUTED, size=10))
+    return svg.document(width, bottom + 20, body)

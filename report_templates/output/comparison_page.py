@@ -34,8 +34,6 @@ def pages(comparison: Comparison, target: str, *, paper: str = "A4") -> str:
 
 def _sections(comparison: Comparison) -> tuple[Section, tuple[Section, ...]]:
     sections = tuple(build(comparison) for build in SECTIONS)
-    for number, section in enumerate(sections, 1):
-        section.number = number
     return summary(comparison), sections
 
 

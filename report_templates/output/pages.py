@@ -16,12 +16,14 @@ from markupsafe import Markup, escape
 
 from ..blocks import Figure, Section, coded
 from ..figures.donut import Sector
-from ..figures.palette import themed
+from ..figures.palette import MEANINGS, themed
 from ..text.formats import count, glued, moment, printable
 from ..text.glyphs import Printed
 from ..text.look import TITLE
+from . import grid
+from .chapters import Chapter, chapters
 from .font_faces import with_fonts
-from .pdf_tables import pdf_layout
+from .pdf_tables import BAR, pdf_layout, room_of
 
 if TYPE_CHECKING:  # it loads all sections, which the page of all runs does not need
     from ...analysis.timeline.model import Timeline
@@ -39,10 +41,12 @@ def page(context: Context, target: str, *, paper: str = "A4", printed: Printed |
     Links to omitted sections become plain text. ``printed`` receives the characters that a PDF cannot show.
     """
     parts = [part for section in context.sections for part in (section, *section.parts, *section.facts.get("sections", ()))]
-    anchors = {"summary", *(part.id for part in parts)}
+    ordered = chapters(context.sections, timeline_first=target == "html")
+    anchors = {"summary", *(part.id for part in parts), *(chapter.id for chapter in ordered)}
     text = filled(
-        "report.html.j2", context.report, context.summary, context.sections, target, paper=paper, anchors=anchors, look=context.look,
-        title=context.look.title or TITLE, printed=printed,
+        "report.html.j2", context.report, context.summary, ordered, target, paper=paper, anchors=anchors, look=context.look,
+        title=context.look.title or TITLE, printed=printed, dashboard=context.dashboard if target == "html" or context.look.dashboard else None,
+        timeline=any("data" in section.facts for section in context.sections if section.id == "timeline"),
     )  # fmt: skip
     return _without_dead_links(text) if context.look.left_out else text
 
@@ -66,28 +70,31 @@ def filled(
     template: str,
     report: Any,
     summary: Section,
-    sections: Sequence[Section],
+    chapters: Sequence[Chapter | Section],
     target: str,
     *,
     paper: str = "A4",
+    timeline: bool = False,
+    dashboard: Section | None = None,
     data_name: str = "report.json",
     printed: Printed | None = None,
     **more: Any,
 ) -> str:
     """Fill ``template`` with the style and script of a report.
 
-    ``report``: has a ``generator``; ``data_name``: the file with all data; ``printed``: as of :func:`page`; ``more``: other names of the
-    template.
+    ``report``: has a ``generator``; ``timeline``: with the style and script of the timeline; ``data_name``: the file with all data;
+    ``printed``: as of :func:`page`; ``more``: other names of the template.
     """
     printed = printed or Printed()
-    more_of = target == "html" and any("data" in section.facts for section in sections if section.id == "timeline")
+    more_of = target == "html" and timeline
     text = _rendered(
         template,
         style=asset("style.css", *["timeline.css"] * more_of) if target == "html" else _pdf_style(paper),
         script=asset("report.js", *["timeline.js"] * more_of),
         report=report,
         summary=summary,
-        sections=sections,
+        chapters=chapters,
+        dashboard=dashboard,
         target=target,
         created=datetime.fromtimestamp(report.generator.generated_at_ns // 1_000_000_000, UTC).isoformat(),
         picture=_inline if target == "html" else partial(_image, printed),
@@ -126,7 +133,9 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=_printable,
     )
-    environment.globals.update(count=count, moment=moment, pdf_layout=pdf_layout, swatch=_swatch)
+    environment.globals.update(
+        bar=_bar, count=count, grid=grid.rows, moment=moment, pdf_layout=pdf_layout, room_of=room_of, swatch=_swatch, width_of=grid.width_of
+    )
     environment.filters.update(camel=_camel, coded=coded, encoded=_encoded, glued=glued)
     return environment
 
@@ -171,3 +180,14 @@ def _encoded(timeline: Timeline) -> Markup:
 
 def _swatch(sector: Sector) -> Markup:
     return Markup('<span class="swatch m-{} s{}"></span>').format(sector.meaning, round(sector.shade * 100))
+
+
+def _bar(sector: Sector, room: float | None) -> str:
+    """Return the style of a cell with a bar.
+
+    ``room``: width of the cell in the PDF, which resolves no variables, in characters; None in HTML.
+    """
+    if room is None:
+        return f"--p:{sector.percent / 100:.3g}"
+    end = f"{sector.percent * BAR / room:.3g}%"
+    return f"background-image:linear-gradient(90deg,{MEANINGS[sector.meaning]} {end},transparent {end})"

@@ -14,59 +14,80 @@ from ..figures.svg import width_of
 from ..text.formats import clip
 
 # Widths are in characters of average width of the PDF's table type.
-_PAGE: Final = 108.0  # the page
-_LEGEND: Final = 84.0  # next to a ring
-_HALF: Final = 37.8  # next to a ring on half of the page
+PAGE: Final = 112.0  # the page
+GUTTER: Final = 2.6  # between two blocks next to each other
+COLUMNS: Final = 12  # of the grid
 _GAP: Final = 2.4  # between columns
-_HALF_GAP: Final = 1.4
-_SWATCH: Final = 5.2  # a colored square and a number before a name
+BAR: Final = 13.0  # a bar before a number
 _FLEXIBLE: Final = 18  # a longer text may wrap
 _NAME: Final = 30  # of a name that is still distinct
 _LEAST: Final = 10  # of a name if the table is too wide
+_CAPTION: Final = 60.0  # a longer caption breaks
+_FEWEST: Final = 3  # columns of the grid
 _TAIL: Final = 1 / 3  # share of a shortened name that is its end
 
 
-def pdf_layout(table: Table) -> tuple[float, tuple[float, ...], tuple[tuple[str, ...], ...]]:
+def room_of(columns: int) -> float:
+    """Return the width of this number of columns of the grid."""
+    return (PAGE + GUTTER) * columns / COLUMNS - GUTTER
+
+
+def columns_of(table: Table) -> int:
+    """Return the number of columns of the grid that the table needs."""
+    wanted = max(sum(_widths(table, PAGE)[0]), min(1.2 * len(table.caption), _CAPTION))
+    return next((columns for columns in range(_FEWEST, COLUMNS) if room_of(columns) >= wanted), COLUMNS)
+
+
+def fits(table: Table, columns: int) -> bool:
+    """Test whether the table fits in these columns of the grid if its names and texts give way."""
+    return sum(_widths(table, room_of(columns))[0]) <= room_of(columns) + 0.01
+
+
+def pdf_layout(table: Table, columns: int = COLUMNS) -> tuple[float, tuple[float, ...], tuple[tuple[str, ...], ...]]:
     """Return the width of the table and of its columns, and the rows of texts.
 
-    The widths are percentages: of the page, and of the table. Columns of long text share what the others leave.
+    The widths are percentages: of these columns of the grid, and of the table. Columns of long text share what the others leave.
     """
     rows = table.rows[: table.pdf_rows]
-    gap = _HALF_GAP if table.half else _GAP
+    room = room_of(columns)
+    widths, kept = _widths(table, room)
+    total = sum(widths)
+    used = room if columns < COLUMNS else min(room, max(total, 1.2 * len(table.caption)))
+    by_column = []
+    for i, width in zip(kept, widths, strict=True):
+        texts: Sequence[str] = [row[i].text for row in rows]
+        if table.columns[i].kind == "name" or table.columns[i].code:
+            texts = _fit(texts, width * used / total - _GAP, code=table.columns[i].code)
+        by_column.append(texts)
+    # Rounded down: columns of more than 100 % would move the table out of its column of the page.
+    shares = tuple(math.floor(10000 * width / total) / 100 for width in widths)
+    return math.floor(100 * used / room), shares, tuple(zip(*by_column, strict=True))
+
+
+def _widths(table: Table, room: float) -> tuple[list[float], list[int]]:
+    """Return the widths of the columns of the PDF within ``room``, and their indices."""
+    rows = table.rows[: table.pdf_rows]
     columns = table.columns_for("pdf")
     wanted, least = [], []
     for i in columns:
         heading = _heading(table.columns[i].label)
         code = table.columns[i].code
         named = code or table.columns[i].kind == "name"
-        longest = max(_characters(row[i].text, code=code) + (_SWATCH if row[i].sector else 0) for row in rows)
-        wanted.append(gap + max(heading, longest))
+        longest = max(_characters(row[i].text, code=code) + (BAR if row[i].bar else 0) for row in rows)
+        wanted.append(_GAP + max(heading, longest))
         flexible = table.columns[i].kind != "number" and longest > _FLEXIBLE
         short = min(longest, _NAME) if named else _FLEXIBLE
-        least.append(gap + max(heading, short if flexible else longest))
-    room = _HALF if table.half else _LEGEND if any(row[0].sector for row in rows) else _PAGE
+        least.append(_GAP + max(heading, short if flexible else longest))
     # Names give way if even the least widths do not fit.
     excess = max(0.0, sum(least) - room)
     least = [
-        max(need - excess, min(need, gap + _LEAST)) if table.columns[i].kind == "name" else need
+        max(need - excess, min(need, _GAP + _LEAST)) if table.columns[i].kind == "name" else need
         for i, need in zip(columns, least, strict=True)
     ]
     spare = max(0.0, room - sum(least))
     more = [want - need for want, need in zip(wanted, least, strict=True)]
     factor = min(1.0, spare / sum(more)) if sum(more) else 0.0
-    widths = [need + factor * extra for need, extra in zip(least, more, strict=True)]
-    total = sum(widths)
-    used = min(room, max(total, 1.2 * len(table.caption)))
-    by_column = []
-    for i, width in zip(columns, widths, strict=True):
-        texts: Sequence[str] = [row[i].text for row in rows]
-        if table.columns[i].kind == "name" or table.columns[i].code:
-            swatch = _SWATCH if any(row[i].sector for row in rows) else 0
-            texts = _fit(texts, width * used / total - gap - swatch, code=table.columns[i].code)
-        by_column.append(texts)
-    # Rounded down: columns of more than 100 % would move the table out of its column of the page.
-    shares = tuple(math.floor(10000 * width / total) / 100 for width in widths)
-    return math.floor(100 * used / room), shares, tuple(zip(*by_column, strict=True))
+    return [need + factor * extra for need, extra in zip(least, more, strict=True)], columns
 
 
 def _characters(text: str, *, code: bool = False) -> float:

@@ -1,4 +1,4 @@
-"""Report -> the numbered sections of the page, in their order."""
+"""Report -> the sections of the page, in the order of their chapters."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ..blocks import Section, say
 from ..sections.annotated_ranges import annotated_ranges
 from ..sections.appendix import add_left_out, add_of_training, appendix
 from ..sections.collectives import collectives
+from ..sections.dashboard import dashboard
 from ..sections.data_quality import data_quality
 from ..sections.efficiency import efficiency
 from ..sections.framework import framework
@@ -27,7 +28,7 @@ from ..sections.modules import modules
 from ..sections.operators import operators
 from ..sections.python_profile import python_profile
 from ..sections.rank_comparison import rank_comparison
-from ..sections.rules import rules
+from ..sections.rules import findings, rules
 from ..sections.shares import activity, categories, precision
 from ..sections.slow_steps import slow_steps
 from ..sections.step_breakdown import step_breakdown
@@ -39,12 +40,13 @@ from ..text.formats import plural
 from ..text.look import Look
 from ..timeline.section import timeline as timeline_section
 
-# In the order of the report; the template of a section is templates/sections/<id with _>.html.j2.
+# In the order of the chapters; the template of a section is templates/sections/<id with _>.html.j2.
 SECTIONS: Final[tuple[Callable[[Report], Section], ...]] = (
-    information, data_quality, job_statistics, system_usage, gpu_memory, time_breakdown, kernels, efficiency, modules,
-    launch_configurations, operators, precision, categories, activity, memory_operations, collectives, launches, launch_queue, idle,
-    iterations, steps, step_breakdown, slow_steps, rank_comparison, annotated_ranges, framework, python_profile, rules, appendix,
+    findings, time_breakdown, categories, precision, activity, job_statistics, steps, step_breakdown, slow_steps, iterations,
+    rank_comparison, collectives, kernels, launch_configurations, operators, efficiency, modules, launches, launch_queue, idle, framework,
+    annotated_ranges, python_profile, system_usage, gpu_memory, memory_operations, rules, information, data_quality, appendix,
 )  # fmt: skip
+_TIMELINE_BEFORE: Final = "rules"
 
 
 # Sections that an inference does not have, unless the user names them.
@@ -54,12 +56,13 @@ _OF_INFERENCE: Final = "iterations"  # a training has no such section, unless th
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The data of the templates: the report, its sections, numbered from 1, and the look."""
+    """The data of the templates: the report, its sections, the panels of the dashboard, and the look."""
 
     report: Report
     summary: Section
     sections: tuple[Section, ...]
     look: Look = field(default_factory=Look)
+    dashboard: Section | None = None
 
 
 def name_of(build: Callable[[Report], Section]) -> str:
@@ -84,15 +87,15 @@ def context(
         progress("drawing", number / len(chosen))
         sections.append(build(report))
     if timeline is not None and "timeline" not in without:
-        sections.insert(-1, timeline_section(timeline))
+        place = next((i for i, one in enumerate(sections) if one.id == _TIMELINE_BEFORE), len(sections) - 1)
+        sections.insert(place, timeline_section(timeline))
+    panels = dashboard(sections)
     if not look.named:
         sections = _gathered(sections)
-    for number, section in enumerate(sections, 1):
-        section.number = number
     add_left_out(sections[-1], without)
     add_of_training(sections[-1], [name for name in of_training if name not in without])
     first = summary(report, rules="rules" not in without)
-    return Context(report, first, tuple(sections), look)
+    return Context(report, first, tuple(sections), look, panels)
 
 
 def _kind(report: Report) -> str | None:
@@ -108,7 +111,7 @@ def _gathered(sections: Sequence[Section]) -> list[Section]:
     if not empty:
         return list(sections)
     what = plural(len(empty), "section has", "sections have")
-    gathered = Section("without-content", "Nothing to show", say("{} nothing to show in this run.", what))
+    gathered = Section("without-content", "Not in this report", say("{} no data in this run.", what))
     gathered.facts["sections"] = empty
     kept = [section for section in sections if not section.empty]
     return [*kept[:-1], gathered, kept[-1]]

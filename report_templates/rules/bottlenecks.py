@@ -119,5 +119,4 @@ def _ring(context: RuleContext, key: str, title: str, meaning: str, entries: Seq
         (title, "Time", "Share"),
         middle=(duration(total), "summed"),
         total_percent=100.0,
-        half=True,
     )

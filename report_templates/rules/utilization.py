@@ -19,7 +19,7 @@ HOW: Final = "Box: quartiles over the whole run, line: median; whiskers: the mos
 _MEMORY: Final = {"footprint": "footprint (used of total)", "memory controller": "memory-controller utilisation"}
 _LOW: Final = ("under-utilised", "fluctuating", "unused")
 _MATRIX_GPUS: Final = 64
-_PDF_DEVICES: Final = 4  # the figure above has them all
+_PDF_DEVICES: Final = 8  # the figure above has them all
 
 
 def low_gpu_utilization(context: RuleContext, details: rule_details.LowGPUUtilizationDetails) -> Blocks:
@@ -53,11 +53,12 @@ def low_gpu_utilization(context: RuleContext, details: rule_details.LowGPUUtiliz
                 "Windows triggered",
                 lambda device: Cell(f"{count(device.triggered)} of {count(device.windows)}", sort=device.triggered),
                 kind="number",
+                html_only=True,
             ),
             Col("p95, last window", lambda device: device.p95, percent),
             Col("p5, last window", lambda device: device.p5, percent),
             Col("Median", lambda device: device.box.p50, percent),
-            Col("Max", lambda device: device.box.max, percent),
+            Col("Max", lambda device: device.box.max, percent, html_only=True),
             Col("Samples", lambda device: device.samples, count, html_only=True),
             Col("Low", _pattern, html_only=True),
             Col("First after", lambda device: context.after(device.first_ns), kind="number", html_only=True),

@@ -8,7 +8,7 @@ from functools import partial
 
 from ...analysis.report.framework import OperatorRow, PhaseMetrics
 from ...analysis.report.model import Report
-from ..blocks import Halves, Only, Section, Texts, say
+from ..blocks import Only, Section, Texts, say
 from ..blocks.tables import Col, Table, table
 from ..text.formats import clip, count, duration, percent
 from .shares import shares_ring
@@ -58,22 +58,22 @@ def framework(report: Report) -> Section:
     collectives = shares_ring("framework-collectives", say("Summed time of collectives by operation."),
                               "Collectives", metrics.collectives, "Collective", "Of collective time", label="collectives",
                               meaning=lambda _: "communication")  # fmt: skip
-    halves = [
+    rings = [
         shares_ring("framework-phases", say("Percent of the time from the first step's start to the last step's end."),
                     "Training phases", phases, "Phase", "Of the time", label="in phases",
-                    meaning=lambda name: "idle" if _is_other(name) else "computation", half=True),
+                    meaning=lambda name: "idle" if _is_other(name) else "computation"),
         shares_ring("framework-step-parts", say("{}", ranges),
                     "Host time in named ranges", metrics.step_parts, "Range", "Of the ranges", label="in ranges",
-                    meaning=_step_part, half=True),
+                    meaning=_step_part),
         shares_ring("framework-operator-time", say("{}", _TWO_TIMES),
                     "CPU and GPU operators", sides if len(sides) > 1 else (), "Side", "Of operator time", label="operators",
-                    meaning=lambda name: "computation" if "gpu" in name.lower() else "host", half=True),
+                    meaning=lambda name: "computation" if "gpu" in name.lower() else "host"),
     ]  # fmt: skip
     phases_of_job = [group for group in metrics.by_phase if group.by == "phase"]
     parts_of_step = [group for group in metrics.by_phase if group.by == "part"]
     blocks = [
         *([Texts("statements", [say("<bdi>{}</bdi>", note) for note in metrics.notes])] if metrics.notes else []),
-        Halves(halves),
+        *rings,
         Only("html", collectives) if report.collectives else collectives,
         _operators("framework-cpu-operators", "CPU operators (inclusive time: nested calls count again)", metrics.cpu_operators),
         _operators("framework-gpu-operators", "GPU operators (device time of the work that each launched itself)", metrics.gpu_operators),
@@ -128,7 +128,7 @@ def _operators_by(id: str, caption: str, what: str, phases: Sequence[PhaseMetric
         Col("Percentage", lambda pair: pair[1].percent, percent),
         Col("Cumulative time", lambda pair: pair[1].total_ns, duration),
         Col("Count", lambda pair: pair[1].count, count, html_only=True),
-        pdf_rows=_BY_PHASE * 2,
+        pdf_rows=0,
     )
 
 

@@ -68,4 +68,4 @@ def job_statistics(report: Report) -> Section:
             sortable=False,
         ),
     ]
-    return Section("job-statistics", "Job statistics", lead, blocks)
+    return Section("job-statistics", "Job statistics", lead, blocks, compact=True)

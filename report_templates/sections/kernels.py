@@ -12,7 +12,7 @@ from markupsafe import Markup
 from ...analysis.report.device import Kernel
 from ...analysis.report.model import Report
 from ..blocks import SECTORS, Figure, Only, Section, Slice, coded, meaning_of, ring, say
-from ..blocks.tables import Col, table, word
+from ..blocks.tables import Col, share_cell, table, word
 from ..text.formats import clip, count, duration, percent, plural, times_signed
 
 _TOP: Final = 15  # default of --top
@@ -51,10 +51,9 @@ def kernels(report: Report) -> Section:
         return (count(sum(k.count for k in some)),)
 
     blocks = [
-        _rings("kernels-time", spent, "Time spent by all kernels", every, top, lambda kernel: kernel.share_of_kernel_time,
-               ("Total", "Of profile"), spent_texts, "kernel time"),
-        # The table also contains the number of runs.
-        Only("html", _rings("kernels-launches", counted, "Launches of all kernels", sorted(every, key=lambda kernel: -kernel.count), top,
+        Only("dashboard", _rings("kernels-time", spent, "Time spent by all kernels", every, top, lambda kernel: kernel.share_of_kernel_time,
+               ("Total", "Of profile"), spent_texts, "kernel time")),
+        Only("dashboard", _rings("kernels-launches", counted, "Launches of all kernels", sorted(every, key=lambda kernel: -kernel.count), top,
                             lambda kernel: 100.0 * kernel.count / launches, ("Launches",), counted_texts, "launches")),
         table(
             "kernels-table",
@@ -68,10 +67,10 @@ def kernels(report: Report) -> Section:
             Col("Operator", _bare, code=True, limit=20, pdf_only=True, when=with_operators),
             Col("Runs", lambda kernel: kernel.count, count),
             Col("Total", lambda kernel: kernel.total_ns, duration),
-            Col("Mean", lambda kernel: kernel.mean_ns, duration, html_only=with_operators),
+            Col("Mean", lambda kernel: kernel.mean_ns, duration),
             Col("Min", lambda kernel: kernel.min_ns, duration, html_only=True),
             Col("Max", lambda kernel: kernel.max_ns, duration, html_only=True),
-            Col("Of kernel time", lambda kernel: kernel.share_of_kernel_time, percent),
+            Col("Of kernel time", lambda kernel: share_cell(kernel.share_of_kernel_time, meaning_of(kernel.category)), kind="number"),
             Col("Of profile", lambda kernel: kernel.share_of_profile, percent, html_only=True),
             Col("Of roof", lambda kernel: kernel.percent_of_roof, percent, html_only=True, when=_known(every, "percent_of_roof")),
             Col("Inputs", lambda kernel: times_signed(kernel.shape), limit=48, html_only=True, when=_known(every, "shape")),

@@ -8,7 +8,7 @@ from typing import Final
 
 from ...analysis.report.device import LaunchConfiguration, StreamQueue
 from ...analysis.report.model import Report
-from ..blocks import Figure, Only, Section, bins_of, coded, name, say, worth_drawing
+from ..blocks import Figure, Section, bins_of, coded, name, say, worth_drawing
 from ..blocks.tables import Cell, Col, pairs_table, table, word
 from ..figures import lines
 from ..figures.histogram import histogram
@@ -80,7 +80,7 @@ def launches(report: Report) -> Section:
             summary.slowest,
             Col("Kernel", lambda pair: pair.kernel, kind="name", code=True, limit=56),
             Col("Call", lambda pair: pair.call, html_only=True),
-            Col("Process", lambda pair: labels.process(pair.node, pair.rank, None)),
+            Col("Process", lambda pair: labels.process(pair.node, pair.rank, None), html_only=True),
             Col("GPU", lambda pair: pair.device, str),
             Col("Stream", lambda pair: pair.stream, digits, html_only=True),
             Col("Launched after", lambda pair: pair.launch_start_ns, since(start)),
@@ -127,11 +127,11 @@ def launch_queue(report: Report) -> Section:
             Col("Process", lambda stream: labels.process(stream.node, stream.rank, stream.pid), kind="name"),
             Col("GPU", lambda stream: stream.device, str),
             Col("Stream", lambda stream: stream.stream, digits),
-            Col("Runs", lambda stream: stream.runs, count),
+            Col("Runs", lambda stream: stream.runs, count, html_only=True),
             Col("Launch known", lambda stream: stream.linked, count, html_only=True),
             Col("Mean depth", lambda stream: stream.mean_depth, _depth),
             Col("Highest", lambda stream: stream.max_depth, count),
-            Col("Busy", lambda stream: stream.busy_ns, duration),
+            Col("Busy", lambda stream: stream.busy_ns, duration, html_only=True),
             Col("Busy and nothing waiting", lambda stream: stream.empty_ns, duration),
             Col("Of busy", lambda stream: percent_of(stream.empty_ns, stream.busy_ns), percent),
             pdf_rows=6,
@@ -176,21 +176,9 @@ def launch_configurations(report: Report) -> Section:
     kernels = summary.kernels or (len({row.name for row in summary.rows}) if len(summary.rows) == summary.total else None)
     configurations = plural(summary.total, "launch configuration")
     lead = say("{}{}.{}", f"{plural(kernels, 'kernel')} in " if kernels else "", configurations, small_grids)
-    listed = f"the {count(len(summary.rows))} with most time" if summary.total > len(summary.rows) else "all"
-    html_note = pdf_note = _NOTE
-    if summary.total > len(summary.rows):
-        html_note += f" Listed are {listed}."
-    longest = sorted(summary.rows, key=lambda row: -row.total_ns)[:10]
-    if summary.total > len(longest):
-        pdf_note += f" {count(len(longest))} of {count(summary.total)} shown; {listed} are in the attached report.json."
-    blocks = [
-        Only(
-            "html",
-            table("launch-configurations-table", "Kernels by category and launch configuration", summary.rows, *_COLUMNS, note=html_note),
-        ),
-        Only("pdf", table("launch-configurations-longest", "Launch configurations with most time", longest, *_COLUMNS, note=pdf_note)),
-    ]
-    return Section("launch-configurations", "Launch configurations", lead, blocks)
+    note = f"{_NOTE} Listed are the {count(len(summary.rows))} with the most time." if summary.total > len(summary.rows) else _NOTE
+    blocks = [table("launch-configurations-table", "Kernels by category and launch configuration", summary.rows, *_COLUMNS, note=note)]
+    return Section("launch-configurations", "Launch configurations", lead, blocks, html_only=True)
 
 
 def _three(sizes: tuple[int, int, int] | None) -> Cell:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...analysis.report.model import Report
 from ..blocks import Section, coded, name, say
-from ..blocks.tables import Col, table
+from ..blocks.tables import Col, share_cell, table
 from ..text.formats import count, duration, percent, percent_of, plural
 
 _UNKNOWN = "No attribution to operators is known of this run: make the report again from the traces."
@@ -31,7 +31,7 @@ def operators(report: Report) -> Section:
             attribution.rows,
             Col("Operator", lambda row: row.name, kind="name", code=True),
             Col("Device time", lambda row: row.total_ns, duration),
-            Col("Of device time", lambda row: row.percent, percent),
+            Col("Of device time", lambda row: share_cell(row.percent, "computation"), kind="number"),
             Col("Calls", lambda row: row.calls, count),
             Col("Kernels, copies and memsets", lambda row: row.count, count),
             Col("Distinct", lambda row: row.kernels, count, html_only=True),
@@ -50,7 +50,7 @@ def operators(report: Report) -> Section:
             Col("Runs", lambda row: row.count, count),
             Col("Device time", lambda row: row.total_ns, duration),
             Col("Of operator", lambda row: percent_of(row.total_ns, total_ns.get(row.operator)), percent),
-            pdf_rows=8,
+            pdf_rows=0,
         ),
     ]
     return Section("operators", "Operators and their kernels", lead, blocks)

@@ -1,10 +1,11 @@
-"""Section "Rules": the verdict, evidence, parameters, and recommendation of each rule."""
+"""The sections "Findings", with the evidence of each issue, and "All rules", with every verdict."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
+from operator import itemgetter
 from typing import Any, Final
 
 from markupsafe import Markup
@@ -12,13 +13,14 @@ from markupsafe import Markup
 from ...analysis.report.model import Report
 from ...analysis.report.rule_details import DETAILS
 from ...analysis.report.rules import RuleParameter, RuleResult
-from ..blocks import Section, coded, plain, say
+from ..blocks import Block, Figure, Only, Section, coded, plain, say
 from ..blocks.tables import Cell, Col, Table, table
 from ..rules import across_ranks, bottlenecks, communication, compilation, generic, loop, products, trace, utilization
 from ..rules.rule_context import Blocks, RuleContext
-from ..text.formats import capitalized, clip, count, duration, glued, plural, sentences, significant
-from ..text.signs import ERROR, ISSUE
-from .verdicts import FIRST, Judged, findings, judged
+from ..text.formats import UNKNOWN, capitalized, clip, count, duration, glued, plural, sentences, significant
+from ..text.signs import ERROR, FINE, ISSUE
+from .verdicts import ABSENT, Advice, Judged, counted, judged
+from .verdicts import findings as advices
 
 _BLOCKS: Final[dict[str, Callable[[RuleContext, Any], Blocks]]] = {
     "LowGPUUtilization": utilization.low_gpu_utilization,
@@ -74,49 +76,44 @@ _SEE: Final = {
 }
 _SCAN: Final = "scan_interval_us"
 _ROUNDED: Final = 1e6
+_FINDING: Final = 220  # letters of a finding in the table of all rules
+
+
+def findings(report: Report) -> Section:
+    """Make "Findings": a part per rule with an issue, in the order of their worth."""
+    verdicts = judged(report)
+    section = Section("findings", "Findings", say("{}", _lead(verdicts)))
+    section.parts = tuple(_part(report, one) for one in verdicts if one.kind == ISSUE)
+    return section
 
 
 def rules(report: Report) -> Section:
+    """Make "All rules": every verdict in a table, and the details of the rules without an issue."""
     verdicts = judged(report)
     if not verdicts:
         return Section(
-            "rules", "Rules", say("No rule was selected for this report: select rules, or omit the selection to run all of them.")
+            "rules", "All rules", say("No rule was selected for this report: select rules, or omit the selection to run all of them.")
         )
-    section = Section("rules", "Rules", say("{}", _lead(verdicts)))
+    section = Section("rules", "All rules", say("{}.", counted(verdicts)))
     summary = next((rule for rule in report.rules if rule.category == "report"), None)
     finding = (summary.finding or summary.reason) if summary else None
     section.facts["summary"] = (
         say("{}, which runs the documented rules: {}", summary.rule, glued(clip(finding, 300))) if summary and finding else None
     )
-    section.facts["further"] = findings(report)[FIRST:]
     section.facts["changed"] = _changed(report)
-    section.facts["absent"] = _absent_lines([one for one in verdicts if not one.evaluated])
-    section.add(_overview([one for one in verdicts if one.evaluated]), _absent([one for one in verdicts if not one.evaluated]))
-    section.parts = tuple(_part(report, one) for one in verdicts if one.evaluated)
-    section.facts["only_html"] = any(
-        part.figures or part.tables.keys() - {"parameters"} for part in section.parts if not part.facts["issue"]
-    )
+    absent = [one for one in verdicts if not one.evaluated]
+    section.add(_overview([one for one in verdicts if one.evaluated]), _absent(absent), _absent_by_reason(absent))
+    section.parts = tuple(_part(report, one) for one in verdicts if one.evaluated and one.kind != ISSUE)
     return section
 
 
 def _lead(verdicts: Sequence[Judged]) -> str:
-    evaluated = [one for one in verdicts if one.evaluated]
-    if not evaluated:
-        return f"None of {plural(len(verdicts), 'rule')} could be evaluated: the captures that would supply the data are listed below."
-    judging = [one for one in evaluated if not one.informs]
+    judging = [one for one in verdicts if one.evaluated and not one.informs]
     if not judging:
-        return f"{plural(len(evaluated), 'rule')} for information; no other rule could be evaluated."
-    issues = [one for one in judging if one.kind == ISSUE]
+        return f"None of {plural(len(verdicts), 'rule')} could be evaluated." if verdicts else "No rule was selected for this report."
+    issues = sum(one.kind == ISSUE for one in judging)
     of = plural(len(judging), "evaluated rule")
-    first = f"{count(len(issues))} of {of} found an issue." if issues else f"None of {of} found an issue."
-    most = min(judging, key=lambda one: (-one.rule.triggered, one.rule.rule)).rule
-    if not most.triggered:
-        return first
-    tied = sum(one.rule.triggered == most.triggered for one in judging)
-    if tied > 1:
-        return f"{first} Triggered most often: {plural(tied, 'rule')}, {plural(most.triggered, 'time')} each."
-    points = f", at {plural(most.datapoints, 'data point')}" if most.datapoints else ""
-    return f"{first} Triggered most often: {clip(most.rule, 60)}, {plural(most.triggered, 'time')}{points}."
+    return f"{count(issues)} of {of} found an issue." if issues else f"None of {of} found an issue."
 
 
 def _changed(report: Report) -> str:
@@ -130,58 +127,76 @@ def _changed(report: Report) -> str:
 
 
 def _overview(verdicts: Sequence[Judged]) -> Table | None:
-    """Make the summary of the rules without those that only inform, issues first."""
-    listed = sorted((one for one in verdicts if not one.informs), key=lambda one: (one.kind != ISSUE, -one.rule.triggered, one.rule.rule))
+    """Make the table of the evaluated rules: issues first, then those triggered most often."""
+    order = [ISSUE, FINE]
+    listed = sorted(
+        verdicts, key=lambda one: (order.index(one.kind) if one.kind in order else len(order), -one.rule.triggered, one.rule.rule)
+    )
     return table(
         "rules-overview",
-        "Summary of the evaluated rules: issues first, then those triggered most often",
+        "Evaluated rules: issues first, then those triggered most often",
         listed,
         Col("Rule", lambda row: row.name, kind="name"),
         Col("Verdict", lambda row: row.cell),
+        Col("Finding", lambda row: plain(sentences(row.rule.finding or row.rule.reason, _FINDING)), limit=1000),
         Col("Description", lambda row: plain(row.rule.checks), limit=300, html_only=True),
         Col(
             "Recommendation",
-            lambda one: plain(one.rule.advice) if one.kind == ISSUE else "none: the rule is fine",
+            lambda one: plain(one.rule.advice) if one.kind == ISSUE else None,
             limit=300,
             html_only=True,
         ),
-        Col("Times triggered", lambda row: row.rule.triggered, count),
-        Col("Data points", lambda row: row.rule.datapoints, count),
+        Col("Times triggered", lambda row: None if row.informs else row.rule.triggered, _number, html_only=True),
+        Col("Data points", lambda row: row.rule.datapoints, count, html_only=True),
         Col(
             "Parameters",
-            lambda one: ", ".join(f"{key}: {setting(held)}" for key, held in one.rule.parameters.items() if key != _SCAN) or "none",
+            lambda one: ", ".join(f"{key} {setting(held)}" for key, held in one.rule.parameters.items() if key != _SCAN) or None,
             limit=300,
-            html_only=True,
         ),
-        pdf_rows=40,
-        note="Rules count different things (windows, snapshots, steps, devices): their times triggered and data points do not compare.",
+        pdf_rows=len(listed),
+        html_note="Counts are not comparable across rules (windows, snapshots, steps, or devices).",
     )
+
+
+def _number(value: int | None) -> str:
+    return UNKNOWN if value is None else count(value)
 
 
 def _absent(verdicts: Sequence[Judged]) -> Table | None:
     return table(
-        "rules-absent",
+        ABSENT,
         "Rules without a verdict",
         verdicts,
         Col("Rule", lambda row: Cell(clip(row.rule.rule, 60), camel=True), kind="name"),
         Col("Verdict", lambda row: row.cell),
         Col("Why", lambda row: plain(_why(row.rule)), limit=300),
-        Col("What would supply it", lambda row: plain(row.rule.capture), limit=300),
+        Col("What to capture", lambda row: plain(row.rule.capture), limit=300),
         pdf_rows=0,
     )
 
 
-def _why(rule: RuleResult) -> str:
-    return rule.reason or ("it failed without a message" if rule.verdict == ERROR else "no reason is known")
-
-
-def _absent_lines(verdicts: Sequence[Judged]) -> list[tuple[str, str, str]]:
-    """Make the lines of the PDF, which rules with the same reason share."""
+def _absent_by_reason(verdicts: Sequence[Judged]) -> Only | None:
+    """Make the table of the PDF, in which rules with the same reason share a row."""
     groups: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     for verdict in verdicts:
         why, capture = (plain(clip(text, 240)) or "" for text in (_why(verdict.rule), verdict.rule.capture or ""))
         groups[verdict.sign.text, why, capture].append(clip(verdict.rule.rule, 60))
-    return [(f"{sign}: {', '.join(names)}", why, capture) for (sign, why, capture), names in groups.items()]
+    rows = [(", ".join(names), sign, why, capture) for (sign, why, capture), names in groups.items()]
+    drawn = table(
+        f"{ABSENT}-reasons",
+        "Rules without a verdict",
+        rows,
+        Col("Rules", itemgetter(0), limit=1000),
+        Col("Verdict", itemgetter(1)),
+        Col("Why", itemgetter(2), limit=300),
+        Col("What to capture", itemgetter(3), limit=300),
+        pdf_rows=len(rows),
+    )
+    return Only("pdf", drawn) if drawn else None
+
+
+def _why(rule: RuleResult) -> str:
+    return rule.reason or ("it failed without a message" if rule.verdict == ERROR else "no reason is known")
 
 
 def _part(report: Report, verdict: Judged) -> Section:
@@ -189,7 +204,7 @@ def _part(report: Report, verdict: Judged) -> Section:
     section = Section(verdict.id, rule.rule, coded(sentences(rule.finding or rule.reason or "", 600)))
     section.facts.update(
         sign=verdict.sign,
-        issue=verdict.kind == ISSUE,
+        advice=_advice_of(report, verdict),
         recommendation=coded(sentences(rule.recommendation, 800)) if rule.recommendation else None,
         explained_by=_explained_by(report, verdict),
         checks=coded(clip(rule.checks, 400)),
@@ -200,12 +215,34 @@ def _part(report: Report, verdict: Judged) -> Section:
     )
     build = _BLOCKS.get(rule.rule)
     context = RuleContext(verdict.id, rule, report.run.started_at_ns or 0)
+    blocks: Blocks = []
     if build is not None and isinstance(rule.details, DETAILS[rule.rule]):
-        section.add(*build(context, rule.details))
+        blocks = build(context, rule.details)
     elif rule.rule not in _ELSEWHERE:
-        section.add(*generic.own_report(context))
-    section.add(_parameters(verdict.id, rule.parameter_table))
+        blocks = generic.own_report(context)
+    section.add(*_evidence(blocks))
+    section.facts["parameter_table"] = _parameters(verdict.id, rule.parameter_table)
     return section
+
+
+def _evidence(blocks: Blocks) -> list[Block | Only]:
+    """Leave the first figure and the first tables to the PDF, which has room for a third of a page."""
+    kept: list[Block | Only] = []
+    figures = tables = 0
+    for block in blocks:
+        if isinstance(block, Figure) and not block.legend:
+            figures += 1
+            kept.append(block if figures == 1 else Only("html", block))
+        else:
+            tables += block is not None and not (isinstance(block, Table) and not block.pdf_rows)
+            kept.append(block if tables <= (1 if figures else 2) else Only("html", block) if block else None)
+    return kept
+
+
+def _advice_of(report: Report, verdict: Judged) -> Advice | None:
+    """Return the advice of an issue; one that another finding explains has the number 0."""
+    every = (one for advice in advices(report) for one in (advice, *advice.explains))
+    return next((one for one in every if one.anchor == verdict.id), None) if verdict.kind == ISSUE else None
 
 
 def _explained_by(report: Report, verdict: Judged) -> str | None:

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from ...analysis.report.model import Report
 from ...analysis.report.rows import Share
-from ..blocks import SECTORS, Figure, Halves, Section, Slice, meaning_of, ring, say
+from ..blocks import SECTORS, Figure, Section, Slice, meaning_of, ring, say
 from ..text.formats import capitalized, count, duration, percent
 
 _ACTIVITIES = {"kernel": "kernels", "memcpy": "memory copies", "memset": "memory sets", "sync": "synchronisation"}
@@ -26,7 +26,6 @@ def shares_ring(
     *,
     label: str,
     meaning: Callable[[str], str] = meaning_of,
-    half: bool = False,
 ) -> Figure | None:
     """Draw the shares. ``first`` and ``of``: headings of names and percentages."""
     ordered = sorted(shares, key=lambda share: -share.percent)
@@ -38,7 +37,7 @@ def shares_ring(
         cells = (duration(sum(share.total_ns for share in rest)), count(sum(share.count for share in rest)))
         parts.append(Slice(f"All others ({count(len(rest))})", "other", sum(share.percent for share in rest), cells))
     total = duration(sum(share.total_ns for share in shares))
-    return ring(id, caption, what, parts, (first, "Time", "Count", "Share" if half else of), middle=(total, label), half=half)
+    return ring(id, caption, what, parts, (first, "Time", "Count", of), middle=(total, label))
 
 
 def activity(report: Report) -> Section:
@@ -59,7 +58,7 @@ def activity(report: Report) -> Section:
         meaning=lambda name: "computation" if name == "kernels" else meaning_of(name),
     )
     lead = say("Of the summed durations: {}.", ", ".join(f"{share.name} {percent(share.percent)}" for share in shares))
-    return Section("activity", "Activity distribution", lead, [figure])
+    return Section("activity", "Activity distribution", lead, [figure], compact=True)
 
 
 def categories(report: Report) -> Section:
@@ -82,7 +81,7 @@ def categories(report: Report) -> Section:
         label="kernel time",
     )
     lead = say("Most kernel time went into {}: {}{}.", first.name, percent(first.percent), second)
-    return Section("categories", "Kernel categories", lead, [figure])
+    return Section("categories", "Kernel categories", lead, [figure], compact=True)
 
 
 def sources(shares: Sequence[Share], verb: str, by_operator: str, unknown: str) -> str:
@@ -109,7 +108,7 @@ def precision(report: Report) -> Section:
 
     def draw(id: str, caption: str, what: str, shares: Sequence[Share], label: str) -> Figure | None:
         return shares_ring(
-            id, say(caption), what, shares, "Precision", f"Of {label}", label=label, half=True,
+            id, say(caption), what, shares, "Precision", f"Of {label}", label=label,
             meaning=lambda name: "idle" if name == "unknown" else "computation",
         )  # fmt: skip
 
@@ -119,7 +118,7 @@ def precision(report: Report) -> Section:
         draw("precision-all", f"{sources(report.precision.sources, 'Known', 'operator and input types', 'unknown precision')} Includes"
              " communication.", "Precision of all kernels", every, "kernel time"),
     )  # fmt: skip
-    return Section("precision", "Precision", say("{}", _precision_lead(every, matrix)), [Halves(rings)])
+    return Section("precision", "Precision", say("{}", _precision_lead(every, matrix)), rings, compact=True)
 
 
 def _precision_lead(every: Sequence[Share], matrix: Sequence[Share]) -> str:

@@ -10,9 +10,10 @@ from markupsafe import Markup
 
 from ...analysis.report.machine import ActiveTime, GpuClocks, Series, UnitHeat
 from ...analysis.report.model import Report
-from ..blocks import Block, Figure, Halves, Only, Section, Slice, Texts, of_all, ring, say, spread
+from ..blocks import Block, Figure, Only, Section, Slice, Texts, of_all, ring, say, spread
 from ..blocks.tables import Cell, Col, Table, amount, table
 from ..figures import heat_map, lines
+from ..figures.svg import HALF
 from ..text.formats import clip, count, duration, percent, plural, quantity
 
 _NAMES = {
@@ -41,7 +42,6 @@ _NAMES = {
     "infiniband": "InfiniBand or RoCE, both directions, per port",
 }
 _NAMED = 6
-_PANELS = 3
 _LINES = 32
 _POINTS = 150  # of one line; more are indistinct in a small panel
 
@@ -64,7 +64,7 @@ def system_usage(report: Report) -> Section:
     )
     blocks = [
         *([Texts("statements", statements)] if statements else []),
-        Halves(rings) if any(rings) else None,
+        *(Only("dashboard", ring) for ring in rings),
         *_over_time(usage.series),
         table(
             "system-usage-nodes",
@@ -163,37 +163,31 @@ def _active(id: str, what: str, active: ActiveTime | None, meaning: str) -> Figu
         ],
         ("State", "Samples", "Share"),
         middle=(percent(active.active_percent), "active"),
-        half=True,
     )
 
 
 def _over_time(every: Sequence[Series]) -> list[Figure]:
-    """Draw a panel per metric, with a line per node; few panels per figure fit a page."""
+    """Draw a panel per metric, with a line per node."""
     every = [series for series in every if len(series.time_ns) > 1]
     metrics = [metric for metric in _NAMES if any(series.metric == metric for series in every)]
+    start = min((series.time_ns[0] for series in every), default=0)
     figures = []
-    for number in range(0, len(metrics), _PANELS):
-        by_metric = {metric: [series for series in every if series.metric == metric] for metric in metrics[number : number + _PANELS]}
-        few_nodes = len({series.node for those in by_metric.values() for series in those}) <= _NAMED
-        most = _NAMED if few_nodes else _NAMED // len(by_metric)  # names: a figure has _NAMED colors
-        named = {metric: _chosen(those, most) for metric, those in by_metric.items()}
-        selected = {metric: _chosen(those, _LINES) | named[metric] for metric, those in by_metric.items()}
-        drawn = {metric: [series for series in those if series.node in selected[metric]] for metric, those in by_metric.items()}
-        first = next(iter(by_metric.values()))
-        start = min(series.time_ns[0] for series in every)
-        what = ", ".join(_NAMES[metric] for metric in drawn)
-        lead = f"{what}, as above." if number else "Mean of the node's units over time; a band spans the lowest and the highest unit."
+    for metric in metrics:
+        those = [series for series in every if series.metric == metric]
+        named = _chosen(those, _NAMED)
+        drawn = [series for series in those if series.node in _chosen(those, _LINES) | named]
         figures.append(
             Figure(
-                "system-usage-over-time" + (f"-{number // _PANELS + 1}" if number else ""),
-                lines.lines(
-                    [panel(metric, series, named[metric], start) for metric, series in drawn.items()],
-                    "time since the first sample",
-                    x_time=True,
-                    height=58,
+                f"system-usage-{metric.replace('_', '-')}-over-time",
+                lines.lines([panel(metric, drawn, named, start)], "time since the first sample", x_time=True, height=58, width=HALF),
+                f"{_NAMES[metric]} over time; {_finding(those)}",
+                say(
+                    "{}{}{}{}",
+                    f"{_NAMES[metric]}: {_finding(those)}.",
+                    _derived(those) if metric == "gpu" else "",
+                    _named({metric: drawn}, {metric: named}, _NAMED),
+                    _drawn({metric: those}, {metric: drawn}),
                 ),
-                f"{what} over time; {_NAMES[first[0].metric]}: {_finding(first)}",
-                say("{}{}{}{}", lead, _derived(by_metric.get("gpu", ())), _named(drawn, named, most), _drawn(by_metric, drawn)),
             )
         )
     return figures

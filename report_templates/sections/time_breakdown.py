@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from ...analysis.report.device import DeviceTime
 from ...analysis.report.model import Report
-from ..blocks import BARS, Figure, Only, Section, Texts, of_all, say, spread
+from ..blocks import BARS, Figure, Section, of_all, say, spread
 from ..blocks.tables import Cell, Col, table
 from ..figures.stacked_bars import Part, stacked_bars
 from ..text import labels
@@ -41,9 +41,8 @@ def time_breakdown(report: Report) -> Section:
         of_all(len(drawn), len(devices), "device", "time without computation"),
     )
     figure = bars("time-breakdown-devices", drawn, caption)
-    first_page = Texts("more", "The bars of the devices are on the first page.")
     section.add(
-        *([Only("html", figure), Only("pdf", first_page)] if len(devices) <= FIRST_PAGE else [figure]),
+        figure,
         table(
             "time-breakdown-table",
             "Time of each device as its process saw it",
@@ -55,10 +54,10 @@ def time_breakdown(report: Report) -> Section:
             ),
             Col("Span", lambda d: d.span_ns, duration),
             Col("Busy", lambda d: _of_span(d.busy_ns, d), kind="number"),
-            Col("Computation", lambda d: _of_span(d.computation_ns, d), kind="number"),
-            Col("Exposed communication", lambda d: _of_span(d.exposed_communication_ns, d), kind="number"),
-            Col("Exposed memory", lambda d: _of_span(d.exposed_memory_ns, d), kind="number"),
-            Col("Idle", lambda d: _of_span(d.idle_ns, d), kind="number"),
+            Col("Computation", lambda d: _of_span(d.computation_ns, d), kind="number", html_only=True),
+            Col("Exposed communication", lambda d: _of_span(d.exposed_communication_ns, d), kind="number", html_only=True),
+            Col("Exposed memory", lambda d: _of_span(d.exposed_memory_ns, d), kind="number", html_only=True),
+            Col("Idle", lambda d: _of_span(d.idle_ns, d), kind="number", html_only=True),
             Col("Communication", lambda d: d.communication_ns, duration, html_only=True),
             Col("Overlap", lambda d: d.overlap_percent, percent),
             Col("Memory operations", lambda d: d.memory_ns, duration, html_only=True),

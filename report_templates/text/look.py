@@ -20,13 +20,14 @@ class Look:
     """The look of a report. Raises UsageError for unknown sections and themes.
 
     ``sections``: words of --sections (None: all). ``theme``: the first theme of the HTML; "auto" is that of the reader's browser.
-    ``title``: the word above the run's name.
+    ``title``: the word above the run's name. ``dashboard``: whether the PDF ends with the panels of the hosted dashboard.
     """
 
     sections: tuple[str, ...] | None = None
     theme: str = "auto"
     title: str | None = None
     logo: Logo | None = None
+    dashboard: bool = False
 
     def __post_init__(self) -> None:
         if self.theme not in THEMES:

@@ -10,10 +10,10 @@ from ...errors import UsageError
 
 # In the order of the report; the appendix, which always stays, follows.
 NAMES: Final = (
-    "information", "data-quality", "job-statistics", "system-usage", "gpu-memory", "time-breakdown", "kernels", "efficiency", "modules",
-    "launch-configurations", "operators", "precision", "categories", "activity", "memory-operations", "collectives", "launches",
-    "launch-queue", "idle", "iterations", "steps", "step-breakdown", "slow-steps", "rank-comparison", "annotations", "framework",
-    "python-profile", "rules", "timeline",
+    "findings", "time-breakdown", "categories", "precision", "activity", "job-statistics", "steps", "step-breakdown", "slow-steps",
+    "iterations", "rank-comparison", "collectives", "kernels", "launch-configurations", "operators", "efficiency", "modules", "launches",
+    "launch-queue", "idle", "framework", "annotations", "python-profile", "system-usage", "gpu-memory", "memory-operations", "timeline",
+    "rules", "information", "data-quality",
 )  # fmt: skip
 ALWAYS: Final = ("summary", "appendix")
 GROUPS: Final[dict[str, tuple[str, ...]]] = {
