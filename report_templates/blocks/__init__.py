@@ -53,6 +53,11 @@ class Figure:
         return (self.below,)
 
     @property
+    def title(self) -> str:
+        """Name of the figure in the heading of what is folded."""
+        return self.legend.caption if self.legend else "Figure"
+
+    @property
     def width(self) -> float:
         """Width of the drawing, one of the widths of svg.py."""
         match = _WIDTH.search(self.svg)

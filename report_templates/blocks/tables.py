@@ -6,7 +6,7 @@ A :class:`Col` holds everything about one column: its header, the value of a row
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
@@ -96,9 +96,17 @@ class Table:
     html_note: str | None = None
     legend: bool = False
 
+    @property
+    def title(self) -> str:
+        return self.caption
+
     def columns_for(self, target: str) -> list[int]:
         """Return the indices of the columns on the page for "html" or "pdf"."""
         return [i for i, column in enumerate(self.columns) if not (column.pdf_only if target == "html" else column.html_only)]
+
+    def of_columns(self, kept: Sequence[int]) -> Table:
+        """Return the table with these columns alone."""
+        return replace(self, columns=tuple(self.columns[i] for i in kept), rows=tuple(tuple(row[i] for i in kept) for row in self.rows))
 
 
 def table(id: str, caption: str, rows: Sequence[T], *columns: Col[T], **flags: Any) -> Table | None:

@@ -13,6 +13,8 @@ from .pdf_tables import COLUMNS, columns_of, fits
 
 _NARROW_COLUMNS: Final = 7  # of a figure of svg.NARROW
 _HALF_COLUMNS: Final = 6
+_FEWEST: Final = 3  # columns of a table next to a figure
+_DROPPED: Final = 2  # columns of such a table that the PDF may do without
 _LONG: Final = 14  # rows; a longer table breaks between pages, which takes the entire width
 
 
@@ -29,22 +31,39 @@ def rows(blocks: Sequence[Block], room: int = COLUMNS) -> list[list[tuple[Block,
         if block is None or (isinstance(block, Table) and not block.pdf_rows):
             continue
         columns = min(room, _columns(block))
-        if free < columns and _beside_figure(filled[-1] if filled else [], block, free):
-            columns = free
+        if free < columns and (narrowed := _beside_figure(filled[-1] if filled else [], block, free)):
+            block, columns = narrowed, free
         if columns <= free:
             filled[-1].append((block, columns))
             free -= columns
+        elif filled and len(filled[-1]) == 1 and _halves(filled[-1][0][0], block, room // 2):
+            filled[-1] = [(filled[-1][0][0], room // 2), (block, room // 2)]
+            free = 0
         else:
             filled.append([(block, columns)])
             free = room - columns
     return [_widened(row, room) for row in filled]
 
 
-def _beside_figure(row: list[tuple[Block, int]], block: Block, free: int) -> bool:
-    """Test whether the table fits next to the narrow figure before it, with shorter names."""
+def _halves(first: Block, second: Block, columns: int) -> bool:
+    """Test whether both are short tables that fit on halves of the page, with shorter names."""
+    tables = [block.legend if isinstance(block, Figure) else block for block in (first, second)]
+    return all(isinstance(table, Table) and min(table.total, table.pdf_rows) <= _LONG and fits(table, columns) for table in tables)
+
+
+def _beside_figure(row: list[tuple[Block, int]], block: Block, free: int) -> Table | None:
+    """Return the table with as many of its first columns as fit next to the narrow figure before it; None if too few do."""
     after_figure = len(row) == 1 and isinstance(row[0][0], Figure) and row[0][0].narrow and not row[0][0].legend
-    table = block.legend if isinstance(block, Figure) else block
-    return after_figure and isinstance(table, Table) and free > 0 and min(table.total, table.pdf_rows) <= _LONG and fits(table, free)
+    if not after_figure or not isinstance(block, Table) or min(block.total, block.pdf_rows) > _LONG:
+        return None
+    kept = block.columns_for("pdf")
+    fewest = max(_FEWEST, len(kept) - _DROPPED)
+    while len(kept) >= fewest:
+        table = block.of_columns(kept)
+        if fits(table, free):
+            return table
+        kept = kept[:-1]
+    return None
 
 
 def _columns(block: Block) -> int:

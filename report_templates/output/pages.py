@@ -48,7 +48,7 @@ def page(context: Context, target: str, *, paper: str = "A4", printed: Printed |
         title=context.look.title or TITLE, printed=printed, dashboard=context.dashboard if target == "html" or context.look.dashboard else None,
         timeline=any("data" in section.facts for section in context.sections if section.id == "timeline"),
     )  # fmt: skip
-    return _without_dead_links(text) if context.look.left_out else text
+    return _without_dead_links(text) if context.look.left_out or target == "pdf" else text
 
 
 def _without_dead_links(text: str) -> str:

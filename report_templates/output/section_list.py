@@ -89,7 +89,7 @@ def context(
     if timeline is not None and "timeline" not in without:
         place = next((i for i, one in enumerate(sections) if one.id == _TIMELINE_BEFORE), len(sections) - 1)
         sections.insert(place, timeline_section(timeline))
-    panels = dashboard(sections)
+    panels = None if look.named else dashboard(sections)
     if not look.named:
         sections = _gathered(sections)
     add_left_out(sections[-1], without)

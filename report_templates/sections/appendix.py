@@ -72,7 +72,7 @@ def appendix(report: Report) -> Section:
             Col("Events", lambda source: source.events, count),
             Col("SHA-256", lambda source: source.sha256, html_only=True),
             Col("SHA-256, its first 16 digits", lambda source: (source.sha256 or "")[:16], pdf_only=True),
-            pdf_rows=8,
+            pdf_rows=5,
         ),
         Texts("lines_of", lines),
         Texts("definitions", DEFINITIONS),

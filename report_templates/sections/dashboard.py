@@ -26,12 +26,14 @@ _PANELS: Final = (
 )
 
 
-def dashboard(sections: Sequence[Section]) -> Section:
-    """Make the section; a panel without data in this run is a sentence."""
+def dashboard(sections: Sequence[Section]) -> Section | None:
+    """Make the section; None without data for any panel."""
     figures = {figure.id: figure for section in sections for figure in section.figures.values()}
     figures |= {figure.below.id: figure.below for figure in figures.values() if figure.below}
     panels = [(number, title, _copy(figures[id]) if id in figures else None) for number, title, (id,) in _PANELS]
     known = [panel for panel in panels if panel[2] is not None]
+    if not known:
+        return None
     missing = [title for _, title, figure in panels if figure is None]
     section = Section("dashboard", "Dashboard", say("The {} panels of the hosted dashboard, in its form.", len(_PANELS)))
     section.facts["panels"] = known

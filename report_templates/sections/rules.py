@@ -76,7 +76,7 @@ _SEE: Final = {
 }
 _SCAN: Final = "scan_interval_us"
 _ROUNDED: Final = 1e6
-_FINDING: Final = 220  # letters of a finding in the table of all rules
+_FINDING: Final = 150  # letters of a finding in the table of all rules of the PDF
 
 
 def findings(report: Report) -> Section:
@@ -102,7 +102,7 @@ def rules(report: Report) -> Section:
     )
     section.facts["changed"] = _changed(report)
     absent = [one for one in verdicts if not one.evaluated]
-    section.add(_overview([one for one in verdicts if one.evaluated]), _absent(absent), _absent_by_reason(absent))
+    section.add(_overview([one for one in verdicts if one.evaluated]), Only("pdf", _absent_by_reason(absent)), Only("html", _absent(absent)))
     section.parts = tuple(_part(report, one) for one in verdicts if one.evaluated and one.kind != ISSUE)
     return section
 
@@ -138,7 +138,8 @@ def _overview(verdicts: Sequence[Judged]) -> Table | None:
         listed,
         Col("Rule", lambda row: row.name, kind="name"),
         Col("Verdict", lambda row: row.cell),
-        Col("Finding", lambda row: plain(sentences(row.rule.finding or row.rule.reason, _FINDING)), limit=1000),
+        Col("Finding", lambda row: plain(row.rule.finding or row.rule.reason), limit=600, html_only=True),
+        Col("Finding", lambda row: plain(sentences(row.rule.finding or row.rule.reason, _FINDING)), limit=_FINDING, pdf_only=True),
         Col("Description", lambda row: plain(row.rule.checks), limit=300, html_only=True),
         Col(
             "Recommendation",
@@ -152,6 +153,7 @@ def _overview(verdicts: Sequence[Judged]) -> Table | None:
             "Parameters",
             lambda one: ", ".join(f"{key} {setting(held)}" for key, held in one.rule.parameters.items() if key != _SCAN) or None,
             limit=300,
+            html_only=True,
         ),
         pdf_rows=len(listed),
         html_note="Counts are not comparable across rules (windows, snapshots, steps, or devices).",
@@ -175,15 +177,15 @@ def _absent(verdicts: Sequence[Judged]) -> Table | None:
     )
 
 
-def _absent_by_reason(verdicts: Sequence[Judged]) -> Only | None:
+def _absent_by_reason(verdicts: Sequence[Judged]) -> Table | None:
     """Make the table of the PDF, in which rules with the same reason share a row."""
     groups: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     for verdict in verdicts:
         why, capture = (plain(clip(text, 240)) or "" for text in (_why(verdict.rule), verdict.rule.capture or ""))
         groups[verdict.sign.text, why, capture].append(clip(verdict.rule.rule, 60))
     rows = [(", ".join(names), sign, why, capture) for (sign, why, capture), names in groups.items()]
-    drawn = table(
-        f"{ABSENT}-reasons",
+    return table(
+        ABSENT,
         "Rules without a verdict",
         rows,
         Col("Rules", itemgetter(0), limit=1000),
@@ -192,7 +194,6 @@ def _absent_by_reason(verdicts: Sequence[Judged]) -> Only | None:
         Col("What to capture", itemgetter(3), limit=300),
         pdf_rows=len(rows),
     )
-    return Only("pdf", drawn) if drawn else None
 
 
 def _why(rule: RuleResult) -> str:
@@ -221,6 +222,9 @@ def _part(report: Report, verdict: Judged) -> Section:
     elif rule.rule not in _ELSEWHERE:
         blocks = generic.own_report(context)
     section.add(*_evidence(blocks))
+    known = [block for block in blocks if block is not None]
+    first = next((block for block in known if isinstance(block, Figure) and not block.legend), known[0] if known else None)
+    section.facts["evidence"], section.facts["further"] = first, [block for block in known if block is not first]
     section.facts["parameter_table"] = _parameters(verdict.id, rule.parameter_table)
     return section
 

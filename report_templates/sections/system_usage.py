@@ -64,7 +64,7 @@ def system_usage(report: Report) -> Section:
     )
     blocks = [
         *([Texts("statements", statements)] if statements else []),
-        *(Only("dashboard", ring) for ring in rings),
+        *(Only("dashboard", ring) for ring in rings if ring),
         *_over_time(usage.series),
         table(
             "system-usage-nodes",
@@ -78,6 +78,7 @@ def system_usage(report: Report) -> Section:
             Col("p50", lambda row: amount(row.p50, row.unit), kind="number"),
             Col("min", lambda row: amount(row.min, row.unit), kind="number"),
             Col("Samples", lambda row: row.samples, count, html_only=True),
+            pdf_rows=8,
         ),
         _clocks(usage.gpu_clocks),
         *heat_maps,

@@ -9,7 +9,7 @@ import numpy as np
 from markupsafe import Markup
 
 from ...analysis.timeline.model import Timeline, View
-from ..blocks import Figure, Section, say, spread
+from ..blocks import Figure, Only, Section, say, spread
 from ..figures.gantt import KINDS, Row, gantt
 from ..text.formats import count, duration, plural
 
@@ -50,7 +50,9 @@ def timeline(data: Timeline) -> Section:
     section = Section("timeline", "Timeline", lead, facts={"data": data})
     order = {key: place for place, key in enumerate(_HEADING)}
     for view in sorted(data.views, key=lambda one: order.get(one.key, len(order))):
-        section.add(_strips(data, view))
+        strips = _strips(data, view)
+        # The whole run and two steps are enough on paper.
+        section.add(Only("html", strips) if strips and view.key == "devices" else strips)
     named = [words for key, words in _STRIPS.items() if key in section.figures]
     section.facts["strips"] = f"Strips of {', '.join(named[:-1])}{' and ' * (len(named) > 1)}{named[-1]}" if named else ""
     return section
