@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from .. import option_values
+from ..analysis.toolkit.wording import signed_percent
 from ..messages import echo, echo_line
 from .parts import CONFIG, FILE_SETTINGS, VERBOSITY, option, parsed, print_json, progress_line, with_options
 from .report_options import CHOICE_OF_RULES, GENERATED_AT, MODE, PAPER, REDACT, STORE_OPTIONS, checked_settings
@@ -95,7 +96,7 @@ def compare(
         echo_line(f"note: {note}", err=True)
     for side, source in zip(sides, (base, new), strict=True):
         if not quiet and side.path is not None and side.path != source:
-            echo_line(f"note: {side.path} was read, not the traces; give their folder to analyse them again", err=True)
+            echo_line(f"note: {side.path} was read, not the traces; give their folder to analyze them again", err=True)
     if as_json:
         print_json(_summary(comparison, written))
     elif not quiet:
@@ -108,7 +109,7 @@ def _tell(comparison: Comparison, written: dict[str, Path]) -> None:
         if row.limits:
             echo_line(f"not alike: {row.name}: {row.base} before, {row.new} now. {row.limits[:1].upper()}{row.limits[1:]}.")
     percent = comparison.judgment.percent if comparison.judgment else None
-    echo_line(f"verdict: {comparison.verdict}{'' if percent is None else f' ({percent:+.1f} %)'}")
+    echo_line(f"verdict: {comparison.verdict}{'' if percent is None else f' ({signed_percent(percent)})'}")
     echo_line(comparison.headline)
     others = [one for one in comparison.changes if one.area != "step"]
     for change_ in others[:_MAX_CHANGES]:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import click
 
+from ..analysis.toolkit.wording import count
 from ..errors import InputError, PostrunError
 from ..messages import echo, echo_line, escaped_line
 from ..native.recording.loss_reasons import loss_reason
@@ -134,7 +135,7 @@ def listed(content: dict[str, Any]) -> list[str]:
         labels = [f"{one['tid']}" + (f" {one['name']}" if one["name"] else "") for one in threads[:_MAX_LISTED]]
         lines.append(f"Threads: {', '.join(labels)}{_more(threads)}")
     if names := content["names"]:
-        lines.append(f"Names ({len(names):,} used):")
+        lines.append(f"Names ({count(len(names))} used):")
         lines += [f"  {one['rows']:>12,}  {_one_line(one['name'])}" for one in names[:_MAX_LISTED]]
         lines += [f"  {_more(names).strip()}"] if len(names) > _MAX_LISTED else []
     if content["metadata"]:
@@ -155,7 +156,7 @@ def listed(content: dict[str, Any]) -> list[str]:
 
 
 def _more(rows: list[Any]) -> str:
-    return f" and {len(rows) - _MAX_LISTED:,} more" if len(rows) > _MAX_LISTED else ""
+    return f" and {count(len(rows) - _MAX_LISTED)} more" if len(rows) > _MAX_LISTED else ""
 
 
 def _one_line(text: str) -> str:

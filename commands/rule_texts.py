@@ -96,9 +96,11 @@ def _with_numbers(condition: str, parameters: Iterable[Parameter], preset: Prese
     "more than `patience` samples" becomes "more than 1000 samples (patience)"."""
     for parameter in parameters:
         value = parameter.default(preset)
-        unit = "%" if parameter.unit.startswith("%") else " µs" if parameter.unit == "µs" else ""
+        percent = parameter.unit.startswith("%")
+        unit = "%" if percent else " µs" if parameter.unit == "µs" else ""
+        spelled = f"{value}{'' if percent else ' '}{parameter.unit}"
         mark, name = f"`{parameter.name}`", f"({parameter.name})"
-        condition = condition.replace(f"{mark} {parameter.unit}", f"{value} {parameter.unit} {name}").replace(mark, f"{value}{unit} {name}")
+        condition = condition.replace(f"{mark} {parameter.unit}", f"{spelled} {name}").replace(mark, f"{value}{unit} {name}")
     return condition
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from ..analysis.toolkit.wording import count
 from .history import Family, Finding, Settings
 from .model import Row
 
@@ -36,9 +37,10 @@ class Index:
         """Describe the runs that are compared with no other, and advise; None for few."""
         if len(self.alone) < FEW_ALONE:
             return None
-        named = ", ".join(self.alone[:FEW_ALONE]) + (f" and {len(self.alone) - FEW_ALONE:,} more" if len(self.alone) > FEW_ALONE else "")
+        named = ", ".join(self.alone[:FEW_ALONE])
+        named += f" and {count(len(self.alone) - FEW_ALONE)} more" if len(self.alone) > FEW_ALONE else ""
         return (
-            f"{len(self.alone):,} runs are each alone in their family, so that they are compared with none: {named}",
+            f"{count(len(self.alone))} runs are each alone in their family, so that they are compared with none: {named}",
             "where they are runs of one job, give the part of the names that they share as --family REGEX, or a label family in job.json",
         )
 

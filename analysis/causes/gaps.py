@@ -68,7 +68,7 @@ Code = Callable[[pl.DataFrame], Sequence[Site | None]]
 
 
 def gaps(store: Store, device_gaps: DeviceGaps, code: Code | None = None) -> tuple[Gap, ...]:
-    """Return the gaps above 1 % of a device's span, and at least its ten longest.
+    """Return the gaps above 1% of a device's span, and at least its ten longest.
 
     They are sorted by length, and at most :data:`MOST`. ``code``: returns the code of stretches
     (process, tid, start, ns)."""

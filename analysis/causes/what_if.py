@@ -13,7 +13,7 @@ from typing import Final
 import polars as pl
 
 from ...ingest.store.store import Store
-from ..toolkit.wording import percent, plural
+from ..toolkit.wording import count, percent, plural
 from .operations import operations
 from .pauses import host_pauses, meanwhile
 from .peers import UNKNOWN, Peers
@@ -122,7 +122,7 @@ def what_if(store: Store, calls: pl.DataFrame, steps: pl.DataFrame, loads: pl.Da
     if steps["process"].n_unique() < 2:
         return "one rank in this run" if len(steps) else "no step with device work that all ranks have"
     if steps["process"].n_unique() > RANKS:
-        return f"more than {RANKS:,} ranks"
+        return f"more than {count(RANKS)} ranks"
     if steps["number"].n_unique() < STEPS:
         return f"all ranks have {plural(steps['number'].n_unique(), 'step')} in common, and a simulation requires {STEPS}"
     if calls.is_empty():

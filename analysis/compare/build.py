@@ -286,7 +286,7 @@ def _largest(compared: Comparison, *, undecided: bool, same_gpu: bool) -> str:
     on = compared.basis
     if not any(one.area != "step" for one in compared.changes):
         more = "else " if compared.steps or undecided else ""
-        return f"Nothing {more}changed by more than its spread and {compared.threshold_percent:g} %."
+        return f"Nothing {more}changed by more than its spread and {wording.threshold_text(compared.threshold_percent)}."
     sentences = []
     parts = [part for part in compared.parts or compared.host_parts if _decided(part)]
     if parts:

@@ -30,7 +30,7 @@ def launches(base: Report, new: Report, on: Basis, threshold_percent: float) -> 
     median, p95 = ([getattr(one.latency, name) if one.latency else None for one in pair] for name in ("p50", "p95"))
     return (
         _measure("launch calls", "count", calls, threshold_percent),
-        _measure("host time in launch and synchronisation calls", "ns", times, threshold_percent),
+        _measure("host time in launch and synchronization calls", "ns", times, threshold_percent),
         _measure("launch latency, median", "ns", median, threshold_percent),
         _measure("launch latency, p95", "ns", p95, threshold_percent),
     )

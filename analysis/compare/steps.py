@@ -87,8 +87,9 @@ def _text(verdict: str, base: Spread, new: Spread, change: float, beyond: bool, 
         return f"Too few steps to tell from their spread ({counts}): {medians}, {wording.signed_percent(change)})."
     if verdict == SAME:
         if beyond:
-            return f"Steps differ by less than the threshold of {threshold_percent:g} %: {medians}, {wording.signed_percent(change)})."
-        bound = f"99 % interval {wording.signed_percent(100 * (test.low - 1))} to {wording.signed_percent(100 * (test.high - 1))}"
+            limit = wording.threshold_text(threshold_percent)
+            return f"Steps differ by less than the threshold of {limit}: {medians}, {wording.signed_percent(change)})."
+        bound = f"99% interval {wording.signed_percent(100 * (test.low - 1))} to {wording.signed_percent(100 * (test.high - 1))}"
         return f"Steps take as long as before: {medians}, {wording.signed_percent(change)}), within the spread of the steps ({bound})."
     longer = f"{wording.percent(abs(change))} {'longer' if verdict == SLOWER else 'shorter'}"
     if new.p50 >= 3 * base.p50:

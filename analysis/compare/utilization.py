@@ -11,7 +11,7 @@ from ..report.machine import Series
 from ..report.model import Report
 from ..steps.step_time import main_steps
 
-MEASURES: Final = (("gpu", "GPU utilisation"), ("gpu_memory", "GPU memory"), ("cpu", "CPU utilisation"), ("io_wait", "I/O wait"))
+MEASURES: Final = (("gpu", "GPU utilization"), ("gpu_memory", "GPU memory"), ("cpu", "CPU utilization"), ("io_wait", "I/O wait"))
 """Metrics of the curves of a report, and their names."""
 _IN_USE: Final = METRICS["gpu_memory_used_percent"]  # not the utilization of the memory controller
 _MOST_OFF: Final = 1.0  # largest possible error, in percentage points, of a mean over a part of a curve

@@ -170,5 +170,5 @@ def _words(state: str, percent: float, subject: str) -> str:
 
 
 def interval(low: float, high: float) -> str:
-    """Word the 99 % interval of a change: "99 % interval -1.2 % to +0.9 %"."""
-    return f"99 % interval {wording.signed_percent(low)} to {wording.signed_percent(high)}"
+    """Word the 99% interval of a change: "99% interval -1.2% to +0.9%"."""
+    return f"99% interval {wording.signed_percent(low)} to {wording.signed_percent(high)}"

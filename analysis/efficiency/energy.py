@@ -25,7 +25,7 @@ def step_energy(store: Store, work: pl.DataFrame, measured: MeasuredTime, model_
     """Integrate the power of each GPU over the measured time of its processes.
 
     ``work``: process and device of the device work. Between two samples the power changes linearly. Times of unknown power count with
-    the mean of the rest, which is at least 95 % of the time. None unless all GPUs that worked have such samples."""
+    the mean of the rest, which is at least 95% of the time. None unless all GPUs that worked have such samples."""
     if not store.has_rows("sample") or measured.elapsed.is_empty():
         return None
     samples = store.frame(_SAMPLES)

@@ -30,7 +30,7 @@ def located(
 ) -> tuple[Kernel, ...]:
     """Return the kernels with ``percent_of_roof`` and ``module``.
 
-    The roof is known if the kernel takes at least 90 % of the device time of operator calls with a known roof, and these calls at least
+    The roof is known if the kernel takes at least 90% of the device time of operator calls with a known roof, and these calls at least
     half of the kernel's time. ``inputs``: by signature. ``origins``: module and line of a site, "" if unknown.
     """
     names = {row["id"]: row["name"] for row in sums}

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from ..toolkit.wording import whole_percent
 from .signatures import TYPES
 
 # Operator -> position of the first factor among the inputs.
@@ -161,7 +162,7 @@ def _of_tiles(product: Product, rows: int, columns: int, multiprocessors: int | 
     The kernel may compute the transposed product."""
     filled, tiles = max(_filled(product.m, product.n, rows, columns), _filled(product.n, product.m, rows, columns))
     if filled < _FULL:
-        return [f"tile quantization: {100 * filled:.0f} % of the {rows}x{columns} tiles are in use"]
+        return [f"tile quantization: {whole_percent(100 * filled)} of the {rows}x{columns} tiles are in use"]
     tiles *= product.batch
     if not multiprocessors:
         return []

@@ -23,7 +23,7 @@ LEAST_PERCENT: Final = 1.0  # of the time of matrix kernels; a lower bound from 
 _NO_DEVICE: Final = "The run has no device work."
 _NO_TIME: Final = "No process has measured time on a GPU."
 _NO_PEAKS: Final = "The peaks of {} are not known: set them with --peak."
-_LITTLE: Final = "FLOPs are known for less than {:g} % of the time of matrix kernels: profile with record_shapes=True in a recent PyTorch."
+_LITTLE: Final = "FLOPs are known for less than {:g}% of the time of matrix kernels: profile with record_shapes=True in a recent PyTorch."
 _NO_WORK: Final = "No matrix operator in the measured time has known FLOPs: profile with record_shapes=True."
 
 

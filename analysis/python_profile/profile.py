@@ -235,7 +235,7 @@ def _notes(store: Store, all_windows: Sequence[Window], flames: Sequence[FlameGr
     if any(not flame.exact for flame in flames):
         notes.append(_ESTIMATED)
     if flames:
-        notes.append(f"Frames below {LEAST_PERCENT:g} % of the time are shown together as (other).")
+        notes.append(f"Frames below {wording.threshold_text(LEAST_PERCENT)} of the time are shown together as (other).")
     processes = len({window.process for window in all_windows})
     if processes > 1:
         notes.append(_ADDED.format(processes))

@@ -16,13 +16,13 @@ from ..toolkit.windows import gaps_ns
 from .run_info import FIRST_EPOCH_NS
 
 _NO_STEPS: Final = (
-    "No step information: the training loop cannot be told from initialisation and finalisation. Steps come from"
+    "No step information: the training loop cannot be told from initialization and finalization. Steps come from"
     ' `capture.annotate("step", value=i)` around each step in the training script, from `torch.profiler` with schedule and `prof.step()`,'
     " from ranges named step_N, or from the hosted profiler's framework timelines."
 )
 _STOPPED: Final = "The recording was stopped {} before the job ended: how long the training loop and finalization were is not known."
 _GAPS: Final = "In {} of it nothing was recorded."
-_ONE_STEP: Final = "Only one step was recorded; the training loop cannot be told from initialisation and finalisation with fewer than two."
+_ONE_STEP: Final = "Only one step was recorded; the training loop cannot be told from initialization and finalization with fewer than two."
 _RELATIVE: Final = "The steps' times count from an anchor and cannot be set against the rest of the run, which has absolute times."
 _STEPS: Final = """
     SELECT host_start_ns AS first,

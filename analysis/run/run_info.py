@@ -10,6 +10,7 @@ from ...ingest.store.store import Store
 from ..report.run import Device, Node, Note, Process, Run, Source
 from ..toolkit.contents import NODES, PROCESSES, RUN, SOURCES
 from ..toolkit.places import Places, in_order
+from ..toolkit.wording import count
 from .capture_notes import capture_notes
 
 # Times before 2001-09-09 count from an anchor or from the boot of the node, not from the Unix epoch. They cannot be compared with ones
@@ -116,10 +117,10 @@ def _beyond_advice(store: Store) -> Iterator[Note]:
     """).row(0)
     advised = "; the documentation of the hosted profiler advises at most"
     if steps > _ADVISED_STEPS:
-        text = f"What ran on GPUs was profiled in {steps:,} steps of a process{advised} {_ADVISED_STEPS}. All are in this report."
+        text = f"What ran on GPUs was profiled in {count(steps)} steps of a process{advised} {_ADVISED_STEPS}. All are in this report."
         yield Note(None, "info", "many_steps", text, steps, None, None)
     if machines > _ADVISED_MACHINES:
-        text = f"What ran on GPUs was profiled on {machines:,} machines{advised} {_ADVISED_MACHINES}. All are in this report."
+        text = f"What ran on GPUs was profiled on {count(machines)} machines{advised} {_ADVISED_MACHINES}. All are in this report."
         yield Note(None, "info", "many_machines", text, machines, None, None)
 
 

@@ -64,13 +64,13 @@ class SummaryData:
 
 
 def median_range(usages: Sequence[MetricUsage]) -> str:
-    """Word the medians of the nodes: "40 %", "20 to 60 %, depending on the node"."""
+    """Word the medians of the nodes: "40%", "20–60%, depending on the node"."""
     low, high = min(usage.p50 for usage in usages), max(usage.p50 for usage in usages)
     if wording.whole_percent(low) == wording.whole_percent(high):
         return wording.whole_percent(low)
-    return f"{low:.0f} to {high:.0f} %, depending on the node"
+    return f"{low:.0f}–{wording.whole_percent(high)}, depending on the node"
 
 
 def p95_text(usages: Sequence[MetricUsage]) -> str:
-    """Word the highest p95 of the nodes: "97 %", "up to 97 %"."""
+    """Word the highest p95 of the nodes: "97%", "up to 97%"."""
     return f"{'up to ' if len(usages) > 1 else ''}{wording.whole_percent(max(usage.p95 for usage in usages))}"

@@ -36,23 +36,23 @@ def headline(data: SummaryData) -> str:
         sentences = _of_gpu_samples(data)
     elif records and not data.report.steps.steps:
         sentences = [*records, f"No GPU activity and no steps in this run, {wording.plural(traced, 'process', 'processes')} traced."]
-        sentences += [f"CPU utilisation was {median_range(cpu)} (median of the samples)."] if cpu else []
+        sentences += [f"CPU utilization was {median_range(cpu)} (median of the samples)."] if cpu else []
         sentences += [_MISSING[missing]] if missing else []
     elif missing and data.report.processes:
         sentences = [f"No GPU activity in what could be read: {missing}.", *_of_host_steps(data)]
     elif traced or data.report.steps.steps:
         sentences = [f"No GPU activity in this run, {wording.plural(traced, 'process', 'processes')} traced."]
         if not data.report.steps.steps and cpu:
-            sentences.append(f"CPU utilisation was {median_range(cpu)} (median of the samples), and no steps were recorded.")
+            sentences.append(f"CPU utilization was {median_range(cpu)} (median of the samples), and no steps were recorded.")
         sentences += _of_host_steps(data)
     elif cpu:
-        sentences = [f"CPU utilisation was {median_range(cpu)} (median of the samples).", "Nothing was recorded of a GPU, and no steps."]
+        sentences = [f"CPU utilization was {median_range(cpu)} (median of the samples).", "Nothing was recorded of a GPU, and no steps."]
     elif data.report.system_usage.nodes:
         sentences = ["Nothing was recorded of a GPU, and no steps: there are only system metrics."]
     elif logged := next((rule.details for rule in data.report.rules if isinstance(rule.details, RecompilesDetails)), None):
         sentences = [_of_log(logged)]
     else:
-        sentences = ["No GPU activity, no steps and no utilisation in this run: there is nothing to time."]
+        sentences = ["No GPU activity, no steps and no utilization in this run: there is nothing to time."]
     return " ".join(sentence for sentence in [*sentences, _little(data.report.findings)] if sentence)
 
 
@@ -96,7 +96,7 @@ def _of_gpu_activity(data: SummaryData) -> list[str]:
 def _of_gpu_samples(data: SummaryData) -> list[str]:
     active = data.report.system_usage.gpu_active
     idle = active is not None and active.active == 0
-    utilization = f"GPU utilisation was {median_range(data.gpu_samples)} (median of the samples)."
+    utilization = f"GPU utilization was {median_range(data.gpu_samples)} (median of the samples)."
     return ["No GPU was active in any sample." if idle else utilization, _step_sentence(data.report.steps), data.report.steps.trend or ""]
 
 
@@ -140,7 +140,7 @@ def _loading_loss(data: SummaryData) -> tuple[float, str] | None:
 
 
 def _by_rank(breakdown: Sequence[DeviceTime]) -> str:
-    """Word the spread: ", from 10 % on rank 5 to 19 % on rank 2"; empty if small."""
+    """Word the spread: ", from 10% on rank 5 to 19% on rank 2"; empty if small."""
     ranked = sorted((d.exposed_communication_percent, d.rank) for d in breakdown if d.span_ns and d.rank is not None)
     if len(ranked) < 2 or ranked[-1][0] - ranked[0][0] < _UNEVEN_POINTS:
         return ""

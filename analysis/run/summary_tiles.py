@@ -1,4 +1,4 @@
-"""The five tiles of the first page. An unknown value is "–", with the reason on the second line."""
+"""The five tiles of the first page. An unknown value is "—", with the reason on the second line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..toolkit import wording
 from .summary_data import SummaryData, median_range, p95_text
 from .summary_steps import SEVERAL, data_loading, loading_basis, longest_step, profiled_left_out, spread, uneven_processes
 
-NOT_KNOWN: Final = "–"
+NOT_KNOWN: Final = "—"
 _DIFFERENT: Final = 0.03  # of the step time; a GPU time per step that differs by more is next to it
 _RECORDED: Final = "postrun capture"  # format of the sources that the capture library wrote
 _UNKNOWN_PERCENT: Final = 5.0  # unknown precision from which the tile states it
@@ -41,13 +41,13 @@ def _of_host(data: SummaryData) -> list[Tile | None]:
     figures: list[Tile | None] = [None] * 5
     if any(source.format == _RECORDED for source in data.report.run.sources):
         too_short = f"fewer than {SEVERAL} steps{' without a profiler' if profiled_left_out(data.report.steps) else ''}"
-        figures[0] = _unknown("cpu_utilisation", "CPU utilisation (median)", "processors were not sampled", "system-usage")
+        figures[0] = _unknown("cpu_utilisation", "CPU utilization (median)", "processors were not sampled", "system-usage")
         figures[2] = _unknown("longest_step", "longest step", too_short if data.report.steps.steps else "no steps recorded", "steps")
         figures[4] = _unknown("main_memory", "main memory", "memory was not sampled", "system-usage")
     if cpu:
         lowest = min(usage.p50 for usage in cpu)
         detail = f"p95 {p95_text(cpu)}"
-        figures[0] = Tile("cpu_utilisation", "CPU utilisation (median)", median_range(cpu), detail, "system-usage", lowest)
+        figures[0] = Tile("cpu_utilisation", "CPU utilization (median)", median_range(cpu), detail, "system-usage", lowest)
     if longest := longest_step(data.report.steps):
         ns, profiler = longest.step.duration_ns, longest.step.profiled
         without = ", without profiled steps" if profiled_left_out(data.report.steps) else f", with {profiler} on" if profiler else ""
@@ -62,13 +62,13 @@ def _of_host(data: SummaryData) -> list[Tile | None]:
 
 def _gpu_busy(data: SummaryData) -> Tile:
     sampled = data.gpu_samples
-    p95 = f"p95 of utilisation {p95_text(sampled)}" if sampled else ""
+    p95 = f"p95 of utilization {p95_text(sampled)}" if sampled else ""
     if data.span_ns:
         detail = p95 or f"of the span of {wording.plural(len(data.breakdown), 'GPU')}"
         return Tile("gpu_busy", "GPU busy", wording.percent(data.busy_percent), detail, "time-breakdown", data.busy_percent)
     if sampled:
         lowest = min(usage.p50 for usage in sampled)
-        return Tile("gpu_busy", "GPU utilisation (median)", median_range(sampled), p95, "system-usage", lowest)
+        return Tile("gpu_busy", "GPU utilization (median)", median_range(sampled), p95, "system-usage", lowest)
     return _unknown("gpu_busy", "GPU busy", "no GPU activity recorded", "time-breakdown")
 
 

@@ -15,7 +15,7 @@ from ..report.steps import RankComparison, RankRow, RankSpread
 from ..toolkit.intervals import union
 from ..toolkit.labels import place
 from ..toolkit.quantiles import quantiles
-from ..toolkit.wording import capitalized, duration, percent, plural
+from ..toolkit.wording import capitalized, duration, percent, plural, threshold_text
 from .covered import sums_within
 from .data import StepData
 from .over_steps import THRESHOLD, RankOverSteps, compared_steps, ranked_steps, ranks_over_steps
@@ -200,7 +200,7 @@ def _sentences(
     how = f"{percent(worst.excess_percent)} longer per step than the median of {among}"
     if peers == 2:  # the median is halfway between the two
         how += f" ({duration(2 * worst.excess_ns)} longer than the other)"
-    often = f"is over it by more than {percent(limit)} in {worst.steps_over} of {plural(worst.steps, 'step')}"
+    often = f"is over it by more than {threshold_text(limit)} in {worst.steps_over} of {plural(worst.steps, 'step')}"
     if not roles_known:
         first = f"The roles of the ranks are unknown, so a rank that computes longer may have more work: {where} computes {how}."
     elif stragglers:

@@ -1,7 +1,7 @@
 """Texts of the numbers in a report.
 
 Times by magnitude and three significant digits (12.4 ms, 1.02 s, 18 min 42 s), bytes in binary units, shares with one decimal, counts
-with thin spaces, moments in UTC as ISO 8601.
+with commas, moments in UTC as ISO 8601.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-THIN_SPACE: Final = "\u2009"
 _MOST_TENSORS: Final = 4  # inputs that the text of a shape names
 _LARGEST_SIZE: Final = 10**15  # of a dimension; beyond, the trace is damaged
+_ROUNDING: Final = 1e-9  # percent, of a sum of floats that is 100
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def significant(value: float) -> str:
-    """Format three significant digits: 0.0123, 1.02, 12.4, 178, 12 345."""
+    """Format three significant digits: 0.0123, 1.02, 12.4, 178, 12,345."""
     if value == 0:
         return "0"
     magnitude = abs(value)
@@ -43,34 +43,50 @@ def duration(ns: float) -> str:
             return f"{round(ns) if ns == round(ns) and unit == 'ns' else significant(ns / size)} {unit}"
     seconds = round(ns / 1_000_000_000)
     if seconds < 3600:
-        return f"{seconds // 60} min {seconds % 60:02d} s"
+        return _parts(seconds, 60, "min", "s")
     minutes = round(seconds / 60)
     if minutes < 48 * 60:
-        return f"{minutes // 60} h {minutes % 60:02d} min"
-    hours = round(seconds / 3600)
-    return f"{hours // 24} d {hours % 24} h"
+        return _parts(minutes, 60, "h", "min")
+    return _parts(round(seconds / 3600), 24, "d", "h")
+
+
+def _parts(total: int, size: int, unit: str, smaller: str) -> str:
+    """Write ``total`` smaller units, of ``size`` per unit: 20 min, 1 h 5 min."""
+    units, rest = divmod(total, size)
+    return f"{count(units)} {unit} {rest} {smaller}" if rest else f"{count(units)} {unit}"
 
 
 def percent(value: float) -> str:
-    """Format a percentage (0..100) with one decimal: 18.9 %."""
+    """Format a percentage (0..100): 18.9%, <0.1%, >99.9%; 0% and 100% are exact."""
     if 0 < value < 0.05:
-        return "< 0.1 %"
-    if 99.95 <= value < 100:
-        return "> 99.9 %"
-    return f"{value:.1f} %"
+        return "<0.1%"
+    if 99.95 <= value < 100 - _ROUNDING:
+        return ">99.9%"
+    text = f"{value:.1f}%"
+    return {"0.0%": "0%", "-0.0%": "0%", "100.0%": "100%"}.get(text, text)
+
+
+def threshold_text(value: float) -> str:
+    """Format a threshold in percent as it was set: 70%, 2.5%."""
+    return f"{value:g}%"
 
 
 def signed_percent(value: float) -> str:
-    """Format a change in percent with its sign: +14.2 %, -3.0 %, 0.0 %."""
+    """Format a change in percent with its sign: +14.2%, -3.0%, 0%."""
     text = percent(abs(value))
-    return text if value == 0 else f"{'+' if value > 0 else '-'}{text.removeprefix('< ').removeprefix('> ')}"
+    return text if value == 0 else f"{'+' if value > 0 else '-'}{text.lstrip('<>')}"
 
 
 def change(base: float, new: float) -> str:
-    """Format a change: +14.2 %, -3.0 %; for a factor of at least 3 as a multiple."""
-    if base and new >= 3 * base:
-        return f"{significant(new / base)} times as much"
+    """Format a change: +14.2%, -3.0%; above twice the base as a factor: 5.0×."""
+    if base and new > 2 * base:
+        return factor(new / base)
     return signed_percent(100 * (new - base) / base) if base else "none before"
+
+
+def factor(ratio: float) -> str:
+    """Format a ratio with one decimal below 100: 5.0×, 10.4×, 12,345×."""
+    return f"{ratio:.1f}×" if ratio < 99.95 else f"{count(round(ratio))}×"
 
 
 def signed_duration(ns: float) -> str:
@@ -79,22 +95,29 @@ def signed_duration(ns: float) -> str:
 
 
 def whole_percent(value: float) -> str:
-    """Format a percentage without decimals: 61 %, "below 1 %", "over 99 %"."""
+    """Format a percentage without decimals: 61%, <1%, >99%."""
     if 0 < value < 0.5:
-        return "below 1 %"
-    if 99.5 <= value < 100:
-        return "over 99 %"
-    return f"{value:.0f} %"
+        return "<1%"
+    if 99.5 <= value < 100 - _ROUNDING:
+        return ">99%"
+    return f"{value:.0f}%"
 
 
 def count(value: int) -> str:
-    """Format a count in groups of three digits with thin spaces: 1 234 567."""
-    return f"{value:,}".replace(",", THIN_SPACE)
+    """Format a count in groups of three digits: 1,234,567."""
+    return f"{value:,}"
 
 
 def plural(number: int, noun: str, nouns: str | None = None) -> str:
     """Format a count and its noun: 1 step, 2 steps."""
     return f"{count(number)} {noun if number == 1 else nouns or noun + 's'}"
+
+
+def verdict_counts(issues: int, errors: int, passed: int, informational: int, not_evaluated: int) -> str:
+    """Count verdicts, without zeros: 4 issues, 9 passed, 5 not evaluated."""
+    texts = [plural(number, noun) for number, noun in ((issues, "issue"), (errors, "error")) if number]
+    words = ((passed, "passed"), (informational, "informational"), (not_evaluated, "not evaluated"))
+    return ", ".join([*texts, *(f"{count(number)} {word}" for number, word in words if number)])
 
 
 def capitalized(text: str) -> str:
@@ -122,7 +145,7 @@ def step(number: int, again: int = 0) -> str:
 
 
 def number_runs(values: Iterable[int]) -> list[str]:
-    """Return numbers as texts, three or more successive ones as one: 5, 7, 9 to 11."""
+    """Return numbers as texts, three or more successive ones as one: 5, 7, 9–11."""
     runs: list[list[int]] = []
     for number in sorted(set(values)):
         if runs and number == runs[-1][-1] + 1:
@@ -131,12 +154,12 @@ def number_runs(values: Iterable[int]) -> list[str]:
             runs.append([number])
     texts = []
     for run in runs:
-        texts += [f"{run[0]} to {run[-1]}"] if len(run) > 2 else [str(number) for number in run]
+        texts += [f"{run[0]}–{run[-1]}"] if len(run) > 2 else [str(number) for number in run]
     return texts
 
 
 def numbered(values: Iterable[int]) -> str:
-    """List numbers: "5, 7 and 9 to 11"."""
+    """List numbers: "5, 7 and 9–11"."""
     texts = number_runs(values)
     return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
 
@@ -151,7 +174,7 @@ def size(value: float) -> str:
     magnitude = abs(float(value))
     units = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
     index = 0
-    while index < len(units) - 1 and float(f"{magnitude:.3g}") >= 1000:  # 1 013 KiB is 0.989 MiB
+    while index < len(units) - 1 and float(f"{magnitude:.3g}") >= 1000:  # 1,013 KiB is 0.989 MiB
         magnitude /= 1024
         index += 1
     if index == 0:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..text import formats
 from ..text.formats import clip, significant
 from . import svg
 from .axes import nice_ticks
@@ -51,9 +52,9 @@ def before_after(pairs: Sequence[Pair], unit: str, names: tuple[str, str]) -> st
         body.append(svg.text(left - 8, y + _BAR + 4, label, anchor="end", fill=INK))
         wide = [max(0.0, value) * scale for value in (pair.before, pair.after)]
         short = [significant(float(f"{value:.3g}")) for value in (pair.before, pair.after)]
-        body.append(_before(left, y, wide[0], _BAR - 1, color, f"{label}, {light}: {short[0]} {unit}"))
+        body.append(_before(left, y, wide[0], _BAR - 1, color, f"{label}, {light}: {formats.united(short[0], unit)}"))
         body.append(svg.text(left + wide[0] + 5, y + _BAR - 2, short[0], fill=MUTED, size=10))
-        body.append(svg.rect(left, y + _BAR, wide[1], _BAR - 1, color, title=f"{label}, {full}: {short[1]} {unit}"))
+        body.append(svg.rect(left, y + _BAR, wide[1], _BAR - 1, color, title=f"{label}, {full}: {formats.united(short[1], unit)}"))
         more = (pair.change, INK) if pair.change else None
         body.append(svg.text(left + wide[1] + 5, y + 2 * _BAR - 2, short[1], fill=MUTED, size=10, more=more))
     return svg.document(WIDTH, bottom + 12, body)

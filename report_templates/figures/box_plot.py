@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..text import formats
 from ..text.formats import clip
 from . import svg
 from .axes import nice_ticks
@@ -52,7 +53,8 @@ def box_plot(boxes: Sequence[Box], limits: Sequence[tuple[float, str]], unit: st
         x = left + tick * scale
         body.append(svg.line(x, start, x, bottom, GRID))
         last = tick + top / 1e6 >= top
-        body.append(svg.text(x, bottom + 14, f"{tick:g} {unit}" if last else f"{tick:g}", anchor="middle", fill=MUTED, size=10))
+        number = formats.tick(tick)
+        body.append(svg.text(x, bottom + 14, formats.united(number, unit) if last else number, anchor="middle", fill=MUTED, size=10))
     for limit, _ in limits:
         x = left + min(limit, top) * scale
         body.append(svg.line(x, start - 2, x, bottom, INK, dashes="4 3"))

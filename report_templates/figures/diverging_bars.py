@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ..text.formats import NARROW_SPACE
+from ..text import formats
 from . import svg
 from .axes import nice_ticks
 from .palette import GRID, INK, MEANINGS, MUTED
@@ -45,7 +45,7 @@ def diverging_bars(rows: Sequence[Effect], unit: str) -> str:
     for tick in nice_ticks(low, high, 6):
         x = zero + tick * scale
         body.append(svg.line(x, _TOP - 4, x, bottom, GRID))
-        label = f"{tick:,.10g} {unit}".replace(",", NARROW_SPACE).replace("-", "−")
+        label = formats.united(formats.tick(tick), unit)
         body.append(svg.text(x, bottom + 14, label, anchor="middle", fill=MUTED, size=10))
     for number, (label, row) in enumerate(zip(labels, rows, strict=True)):
         y = _TOP + _ROW * number

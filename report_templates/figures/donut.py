@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..text.formats import percent
 from . import svg
 from .palette import INK, MEANINGS, MUTED, PAPER, SHADES
 
@@ -27,9 +28,9 @@ def shaded(parts: Sequence[tuple[str, float, str]]) -> tuple[Sector, ...]:
     """Give each (name, percent, meaning) a shade."""
     seen: dict[str, int] = {}
     sectors = []
-    for name, percent, meaning in parts:
+    for name, share, meaning in parts:
         number = seen[meaning] = seen.get(meaning, -1) + 1
-        sectors.append(Sector(name, percent, meaning, SHADES[number % len(SHADES)]))
+        sectors.append(Sector(name, share, meaning, SHADES[number % len(SHADES)]))
     return tuple(sectors)
 
 
@@ -45,7 +46,7 @@ def donut(sectors: Sequence[Sector], value: str, label: str, *, total_percent: f
         sweep = 2 * math.pi * min(max(sector.percent, 0.0) / total_percent, 1.0)
         if sweep <= 0:
             continue
-        title = f"{sector.name}: {sector.percent:.1f} %"
+        title = f"{sector.name}: {percent(sector.percent)}"
         fill = MEANINGS[sector.meaning]
         gap = PAPER if len(sectors) > 1 else None
         body.append(svg.path(_ring(middle, angle, angle + sweep), fill, opacity=sector.shade, stroke=gap, title=title))

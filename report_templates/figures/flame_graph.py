@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ..text import formats
 from . import svg
 from .axes import nice_ticks, time_unit
 from .palette import GRID, INK, MEANINGS, MUTED, ON, PAPER
@@ -41,7 +42,7 @@ def flame_graph(bars: Sequence[Bar], kinds: Sequence[Part], total_s: float) -> s
     for tick in nice_ticks(0.0, length, 6):
         x = WIDTH * tick / length if length else 0.0
         body.append(svg.line(min(x + 0.5, WIDTH - 0.5), _TOP - 3, min(x + 0.5, WIDTH - 0.5), bottom, GRID))
-        label = f"{tick:g}" + (f" {unit.name}" if tick == 0 else "")
+        label = formats.tick(tick) + (f" {unit.name}" if tick == 0 else "")
         room = svg.width_of(label, _SIZE)
         anchor, at = ("start", x) if tick == 0 else ("end", WIDTH) if x + room / 2 > WIDTH else ("middle", x)
         body.append(svg.text(at, _TOP - 5, label, anchor=anchor, fill=MUTED, size=_SIZE))

@@ -30,7 +30,7 @@ _SHARED: Final = 5.0  # px at the lower edge for communication that overlaps oth
 _COLOR: Final = {"step": "idle", "annotation": "other", "launch": "host", "host": "operator", "merged": "other"}
 _WORD: Final = {
     "memory": "memory operation",
-    "sync": "synchronisation",
+    "sync": "synchronization",
     "launch": "launch call",
     "host": "host operation",
     "merged": "merged",

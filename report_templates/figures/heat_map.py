@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..text import formats
 from . import svg
 from .axes import nice_ticks, time_unit
 from .palette import MUTED

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..text import formats
 from ..text.formats import clip, count, duration
 from . import svg
 from .axes import nice_ticks, time_unit
@@ -54,10 +55,10 @@ class _Axis:
         if not self.logarithmic:
             unit = time_unit(self.high)
             places = nice_ticks(self.low / unit.nanoseconds, self.high / unit.nanoseconds, most)
-            labels = [f"{tick:g}" for tick in places]
+            labels = [formats.tick(tick) for tick in places]
             if len(set(labels)) < len(labels):  # all values are nearly the same: one tick for them
                 middle = (self.low + self.high) / 2
-                return [(self.x(middle), f"{middle / unit.nanoseconds:g} {unit.name}")]
+                return [(self.x(middle), f"{formats.tick(middle / unit.nanoseconds)} {unit.name}")]
             if labels:
                 labels[-1] += f" {unit.name}"
             return [(self.x(tick * unit.nanoseconds), label) for tick, label in zip(places, labels, strict=True)]

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ..text.formats import NARROW_SPACE, clip
+from ..text import formats
+from ..text.formats import clip
 from . import svg
 from .axes import nice_ticks, time_unit
 from .palette import GRID, LINES, MUTED
@@ -93,7 +94,7 @@ def lines(panels: Sequence[Panel], x_label: str, *, x_time: bool, height: float 
     for tick in nice_ticks(low / factor, high / factor, 8 if width > svg.NARROW else 5):
         if x_time or tick == int(tick):
             x = _LEFT + (tick * factor - low) * scale
-            body.append(svg.text(x, total_height - _BOTTOM + 14, f"{tick:g}", anchor="middle", fill=MUTED, size=10))
+            body.append(svg.text(x, total_height - _BOTTOM + 14, formats.tick(tick), anchor="middle", fill=MUTED, size=10))
     body.append(svg.text(right, total_height - 4, x_label, anchor="end", fill=MUTED, size=10))
     return svg.document(width, total_height, body)
 
@@ -112,7 +113,7 @@ def _ends(panel: Panel) -> tuple[float, float]:
 
 
 def _tick(value: float) -> str:
-    return f"{value:,.0f}".replace(",", NARROW_SPACE) if abs(value) >= 1000 else f"{value:g}"
+    return formats.tick(value)
 
 
 def _apart(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..text import formats
 from ..text.formats import significant
 from . import svg
 from .axes import nice_ticks
@@ -41,7 +42,7 @@ def paired_bars(
         for part, value in zip(parts, values, strict=True):
             if value is not None:
                 short = significant(float(f"{value:.3g}"))
-                title = f"{label}, {part.name}: {short} {unit}"
+                title = f"{label}, {part.name}: {formats.united(short, unit)}"
                 body.append(svg.rect(left, y, max(0.0, value) * scale, _BAR - 1, MEANINGS[part.meaning], opacity=part.shade, title=title))
                 behind = left + max(0.0, value) * scale
                 # The number moves behind the line if the line would cross it.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
-from ..text.formats import NARROW_SPACE
+from ..text import formats
 from . import svg
 from .palette import GRID, INK, MEANINGS, MUTED, PAPER
 from .stacked_bars import Part
@@ -210,4 +210,4 @@ def _overlap(a: _Box, b: _Box) -> bool:
 
 
 def _tick(decade: int) -> str:
-    return f"{10**decade:,}".replace(",", NARROW_SPACE) if decade >= 0 else f"{10.0**decade:g}"
+    return formats.tick(10.0**decade)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..text.formats import NARROW_SPACE, significant
+from ..text import formats
+from ..text.formats import significant
 from . import svg
 from .axes import nice_ticks
 from .palette import GRID, INK, MEANINGS, MUTED, ON, PAPER
@@ -69,7 +70,7 @@ def stacked_bars(
             x, before = x + wide, wide
         if x < left + 1:  # a row without a bar would look as if its figure were missing
             body.append(svg.rect(left, y, 1, _BAR, MUTED))
-            numbers.append(svg.text(left + 5, y + 11, f"{significant(float(f'{sum(values):.3g}'))} {unit}", fill=MUTED, size=10))
+            numbers.append(svg.text(left + 5, y + 11, formats.united(significant(float(f"{sum(values):.3g}")), unit), fill=MUTED, size=10))
     if line is not None:
         body.append(svg.line(line, top - 4, line, bottom, INK, dashes="4 3"))
     return svg.document(width, bottom + 20, body + numbers)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..text.formats import percent
 from . import svg
 from .palette import GRID, INK, MEANINGS, MUTED
 
@@ -13,7 +14,7 @@ _ROW, _TOP = 34.0, 20.0
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Shares of the samples (0 to 1) in equal bins from 0 to 100 %; ``mean`` in percent is drawn as a line."""
+    """Shares of the samples (0 to 1) in equal bins from 0 to 100%; ``mean`` in percent is drawn as a line."""
 
     label: str
     shares: Sequence[float]
@@ -28,11 +29,11 @@ def workloads(rows: Sequence[Workload], *, width: float = svg.NARROW) -> str:
     right = width - max((16 + svg.width_of(row.note, 10) for row in rows if row.note), default=14.0)
     highest = max((share for row in rows for share in row.shares), default=0.0) or 1.0
     bottom = _TOP + _ROW * len(rows)
-    body = [svg.text(left, 11, f"share of the samples; highest bar: {100 * highest:.1f} %; dashed: mean", fill=MUTED, size=10)]
+    body = [svg.text(left, 11, f"share of the samples; highest bar: {percent(100 * highest)}; dashed: mean", fill=MUTED, size=10)]
     for tick in range(0, 101, 20):
         x = left + (right - left) * tick / 100
         body.append(svg.line(x, _TOP, x, bottom, GRID))
-        body.append(svg.text(x, bottom + 14, f"{tick} %" if tick == 100 else str(tick), anchor="middle", fill=MUTED, size=10))
+        body.append(svg.text(x, bottom + 14, f"{tick}%" if tick == 100 else str(tick), anchor="middle", fill=MUTED, size=10))
     for number, (row, label) in enumerate(zip(rows, labels, strict=True), 1):
         base = _TOP + _ROW * number
         body.append(svg.line(left, base, right, base, GRID))

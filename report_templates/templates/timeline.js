@@ -1,9 +1,9 @@
 // The interactive timeline: unpacks the events of the page and draws them. Work per frame grows with pixels, not with events.
 (() => {
   const LANE = 17, PAD = 3, LINE = 34, HEAD = 22, RULER = 26, NEAR = 5, ENOUGH = 1, FAMILIES = `"Inter", "DejaVu Sans", system-ui, sans-serif`, FONT = `11px ${FAMILIES}`;
-  const COLOURS = { computation: "computation", communication: "communication", memory: "memory", sync: "sync", launch: "host", host: "operator",
+  const COLORS = { computation: "computation", communication: "communication", memory: "memory", sync: "sync", launch: "host", host: "operator",
     annotation: "other", step: "idle", merged: "other" };
-  const WORDS = { computation: "computation", communication: "communication", memory: "memory operation", sync: "synchronisation", launch: "launch call",
+  const WORDS = { computation: "computation", communication: "communication", memory: "memory operation", sync: "synchronization", launch: "launch call",
     host: "host operation", annotation: "annotation", step: "step", merged: "several short events, merged" };
   const PLAIN = new Set(["step", "annotation", "merged"]);
   const ON_DARK = new Set(["computation"]);
@@ -115,15 +115,17 @@
     if (size < 999.5e3) return `${sign}${digits(size / 1e3)}\u00a0µs`;
     if (size < 999.5e6) return `${sign}${digits(size / 1e6)}\u00a0ms`;
     if (size < 60e9) return `${sign}${digits(size / 1e9)}\u00a0s`;
-    const seconds = Math.round(size / 1e9), minutes = Math.floor(seconds / 60);
-    if (minutes < 60) return `${sign}${minutes}\u00a0min ${seconds % 60}\u00a0s`;
-    return `${sign}${Math.floor(minutes / 60)}\u00a0h ${minutes % 60}\u00a0min`;
+    const parts = (total, base, unit, smaller) => `${sign}${grouped(Math.floor(total / base))}\u00a0${unit}${total % base ? `\u00a0${total % base}\u00a0${smaller}` : ""}`;
+    const seconds = Math.round(size / 1e9), minutes = Math.round(seconds / 60);
+    if (seconds < 3600) return parts(seconds, 60, "min", "s");
+    if (minutes < 48 * 60) return parts(minutes, 60, "h", "min");
+    return parts(Math.round(seconds / 3600), 24, "d", "h");
   }
   const exact = (ns) => {
     const [unit, size] = ns >= 1e9 ? ["s", 1e9] : ns >= 1e6 ? ["ms", 1e6] : ["µs", 1e3];
     return `${(ns / size).toFixed(Math.round(Math.log10(size))).replace(/\.?0+$/, "")}\u00a0${unit}`;
   };
-  const grouped = (value) => String(value).replace(/\B(?=(\d{3})+$)/g, "\u202f");
+  const grouped = (value) => String(value).replace(/\B(?=(\d{3})+$)/g, ",");
   // Of a name from a trace: without what turns the direction of text or breaks lines, and not longer than can be read.
   const clean = (text, most = 160) => {
     const plain = text.replace(/[\u200e\u200f\u061c\u202a-\u202e\u2066-\u2069]/g, "").replace(/\s+/g, " ");
@@ -145,7 +147,7 @@
     const calm = matchMedia("(prefers-reduced-motion: reduce)");
     const view = { from: 0, to: data.span };
     const state = { selected: -1, hover: -1, tab: 0, query: "", hits: null, found: [], prefix: null, current: 0, rows: [], open: new Set(), label: 200, chosen: 0, width: 600, height: 300, key: "" };
-    let colours = {}, hatched = "", crossed = "";
+    let colors = {}, hatched = "", crossed = "";
 
     // ---- The parts of the page
     const said = element("p", { class: "tl-view", role: "status" });
@@ -188,11 +190,11 @@
       ["drag", "move; on the ruler: zoom into the stretch; on the edge of the names: make them wider"], ["wheel", "zoom, once the timeline was clicked, or with Ctrl"], ["two fingers", "zoom"]];
     help.append(element("h3", {}, "Keyboard shortcuts"), element("dl", {}, ...keys.map(([key, what]) => element("div", {}, element("dt", {}, key), element("dd", {}, what)))),
       button("Close", () => help.close()));
-    for (const [meaning, word] of [["computation", "computation"], ["communication", "communication"], ["memory", "memory operation"], ["sync", "synchronisation"],
+    for (const [meaning, word] of [["computation", "computation"], ["communication", "communication"], ["memory", "memory operation"], ["sync", "synchronization"],
       ["launch", "launch call"], ["host", "host operation"], ["step", "step"], ["annotation", "annotation, merged"]]) {
       if (data.names.some((one) => one.meaning === meaning)) {
         const swatch = element("span", { class: `tl-swatch tl-mark-${meaning}` });
-        swatch.style.backgroundColor = `var(--${COLOURS[meaning]})`;
+        swatch.style.backgroundColor = `var(--${COLORS[meaning]})`;
         legend.append(element("span", {}, swatch, word));
       }
     }
@@ -311,26 +313,26 @@
     function read() {
       const style = getComputedStyle(home);
       const get = (name) => style.getPropertyValue(`--${name}`).trim();
-      colours = { paper: get("paper"), ink: get("ink"), muted: get("muted"), grid: get("grid"), panel: get("panel"), accent: get("accent"),
+      colors = { paper: get("paper"), ink: get("ink"), muted: get("muted"), grid: get("grid"), panel: get("panel"), accent: get("accent"),
         light: get("on-computation"), dark: get("on-idle") };
-      const mix = (colour, share) => {
-        const parts = [1, 3, 5].map((i) => Math.round(parseInt(colour.slice(i, i + 2), 16) * (1 - share)));
+      const mix = (color, share) => {
+        const parts = [1, 3, 5].map((i) => Math.round(parseInt(color.slice(i, i + 2), 16) * (1 - share)));
         return `rgb(${parts.join(",")})`;
       };
-      for (const [meaning, name] of Object.entries(COLOURS)) {
-        const colour = get(name);
-        colours[meaning] = /^#[0-9a-f]{6}$/i.test(colour) ? [0, 0.08, 0.16].map((share) => mix(colour, share)) : [colour, colour, colour];
+      for (const [meaning, name] of Object.entries(COLORS)) {
+        const color = get(name);
+        colors[meaning] = /^#[0-9a-f]{6}$/i.test(color) ? [0, 0.08, 0.16].map((share) => mix(color, share)) : [color, color, color];
       }
-      colours.label = (meaning) => (meaning === "step" ? colours.dark : ON_DARK.has(meaning) ? colours.light : "#111418");
-      hatched = pen.createPattern(hatching(colours.muted), "repeat");
-      crossed = pen.createPattern(hatching(colours.ink), "repeat");
+      colors.label = (meaning) => (meaning === "step" ? colors.dark : ON_DARK.has(meaning) ? colors.light : "#111418");
+      hatched = pen.createPattern(hatching(colors.muted), "repeat");
+      crossed = pen.createPattern(hatching(colors.ink), "repeat");
     }
     // A tile of diagonal lines.
-    function hatching(colour) {
+    function hatching(color) {
       const tile = document.createElement("canvas"), side = 7;
       tile.width = tile.height = side;
       const own = tile.getContext("2d");
-      own.strokeStyle = colour;
+      own.strokeStyle = color;
       own.lineWidth = 1;
       for (const by of [-side, 0, side]) { own.beginPath(); own.moveTo(by - 1, side + 1); own.lineTo(by + side + 1, -1); own.stroke(); }
       return tile;
@@ -342,7 +344,7 @@
     const time = (at) => view.from + at / state.width * (view.to - view.from);
 
     function lane(part, y, h, meaningOf) {
-      const { S, E, P, C } = part, span = view.to - view.from, scale = state.width / span, tick = span / state.width, talk = colours.communication[0];
+      const { S, E, P, C } = part, span = view.to - view.from, scale = state.width / span, tick = span / state.width, talk = colors.communication[0];
       let i = bound(E, part.low, part.high, view.from, true);
       let from = 0, to = 0, shade = "", alpha = 0;
       const flush = () => {
@@ -361,7 +363,7 @@
           const a = Math.max(left, -2), b = Math.min(right, state.width + 2), event = part.real ? data.order[i] : -1;
           const meaning = meaningOf(i, event);
           pen.globalAlpha = state.hits && (!part.real || !state.hits[data.name[event]]) ? 0.25 : 1;
-          pen.fillStyle = colours[meaning][part.real && !PLAIN.has(meaning) ? data.name[event] % 3 : 0];
+          pen.fillStyle = colors[meaning][part.real && !PLAIN.has(meaning) ? data.name[event] % 3 : 0];
           const gap = right - left > 4 ? 1 : 0;
           pen.fillRect(a, y, b - a - gap, h);
           mark(meaning, a, y, b - a - gap, h);
@@ -382,15 +384,15 @@
         else if (meaning === "communication" && j - i > 1) meaning = meaningOf(j - 1, part.real ? data.order[j - 1] : -1);
         let level = Math.max(0.3, Math.ceil(share * 5) / 5);
         if (state.hits) level = part.real && state.prefix[j] > state.prefix[i] ? 1 : 0.2;
-        const colour = colours[meaning][0];
-        if (to === pixel && colour === shade && level === alpha) to = pixel + 1;
-        else { flush(); from = pixel; to = pixel + 1; shade = colour; alpha = level; }
+        const color = colors[meaning][0];
+        if (to === pixel && color === shade && level === alpha) to = pixel + 1;
+        else { flush(); from = pixel; to = pixel + 1; shade = color; alpha = level; }
         i = j;
       }
       flush();
       pen.globalAlpha = 1;
     }
-    // Told apart without colour, too: communication has a dark edge above, memory operations one below, synchronisation is hatched.
+    // Told apart without color, too: communication has a dark edge above, memory operations one below, synchronization is hatched.
     function mark(meaning, a, y, wide, h) {
       if (meaning === "communication") stripe(a, y, wide, h);
       else if (meaning === "memory") stripe(a, y + h - (h > 8 ? 2 : 1), wide, h);
@@ -406,7 +408,7 @@
       for (const [from, to] of gaps) {
         const a = Math.max(0, x(from)), b = Math.min(state.width, x(to));
         if (b - a < 0.5) continue;
-        pen.fillStyle = colours.panel;
+        pen.fillStyle = colors.panel;
         pen.fillRect(a, y, b - a, h);
         pen.globalAlpha = 0.4;
         pen.fillStyle = hatched;
@@ -415,22 +417,22 @@
         const text = "not recorded", long = 74;
         if (b - a > long + 12) {
           const middle = (a + b) / 2;
-          pen.fillStyle = colours.paper;
+          pen.fillStyle = colors.paper;
           pen.fillRect(middle - long / 2 - 3, y + h / 2 - 7, long + 6, 14);
-          pen.fillStyle = colours.muted;
+          pen.fillStyle = colors.muted;
           pen.fillText(text, middle - long / 2, y + h / 2 + 4);
         }
       }
     }
     function stripe(a, y, wide, h) {
-      pen.fillStyle = colours.ink;
+      pen.fillStyle = colors.ink;
       pen.fillRect(a, y, wide, h > 8 ? 2 : 1);
     }
     function write(text, at, y, room, meaning) {
       const most = Math.floor(room / 6.6);
       if (most < 3) return;
       const end = Math.floor((most - 1) / 3);
-      pen.fillStyle = colours.label(meaning);
+      pen.fillStyle = colors.label(meaning);
       pen.fillText(text.length <= most ? text : `${text.slice(0, most - 1 - end)}…${end ? text.slice(-end) : ""}`, at, y + 11.5);
     }
 
@@ -459,7 +461,7 @@
         area.lineTo(x(times[last]), y + h - 2);
         for (let j = last; j >= first; j -= skip) band.lineTo(x(times[j]), scale(low[j]));
       }
-      pen.fillStyle = pen.strokeStyle = colours.host[0];
+      pen.fillStyle = pen.strokeStyle = colors.host[0];
       pen.globalAlpha = 0.14;
       pen.fill(area);
       pen.globalAlpha = 0.3;
@@ -467,25 +469,25 @@
       pen.globalAlpha = 1;
       pen.lineWidth = 1.4;
       pen.stroke(path);
-      const text = `${digits(top)} ${line.unit === "percent" ? "%" : clean(line.unit, 12)}`;
+      const text = `${digits(top)}${line.unit === "percent" ? "%" : `\u00a0${clean(line.unit, 12)}`}`;
       // What the upper edge stands for, under a line at its height.
       const base = scale(top) + 10;
-      pen.fillStyle = colours.muted;
+      pen.fillStyle = colors.muted;
       pen.globalAlpha = 0.4;
       pen.fillRect(0, Math.round(scale(top)), state.width, 1);
       pen.globalAlpha = 1;
       pen.lineJoin = "round";
       pen.lineWidth = 3;
-      pen.strokeStyle = colours.paper;
-      pen.fillStyle = colours.muted;
+      pen.strokeStyle = colors.paper;
+      pen.fillStyle = colors.muted;
       pen.strokeText(text, 4, base);
       pen.fillText(text, 4, base);
     }
 
     function ruler() {
-      pen.fillStyle = colours.panel;
+      pen.fillStyle = colors.panel;
       pen.fillRect(0, 0, state.width, RULER - 1);
-      pen.fillStyle = colours.grid;
+      pen.fillStyle = colors.grid;
       pen.fillRect(0, RULER - 1, state.width, 1);
       const span = view.to - view.from, least = span / Math.max(2, state.width / 110);
       const power = 10 ** Math.floor(Math.log10(least));
@@ -494,12 +496,12 @@
       const base = view.to > 3000 * pace ? whole : 0;
       state.base = base;
       const [unit, one] = pace >= 1e9 ? ["s", 1e9] : pace >= 1e6 ? ["ms", 1e6] : pace >= 1e3 ? ["µs", 1e3] : ["ns", 1];
-      pen.fillStyle = colours.muted;
+      pen.fillStyle = colors.muted;
       for (let tick = Math.ceil(view.from / pace) * pace; tick < view.to; tick += pace) {
         const at = x(tick);
-        pen.fillStyle = colours.grid;
+        pen.fillStyle = colors.grid;
         pen.fillRect(Math.round(at), RULER - 8, 1, state.height);
-        pen.fillStyle = colours.muted;
+        pen.fillStyle = colors.muted;
         const text = `${base ? "+" : ""}${grouped(Math.round((tick - base) / one))} ${unit}`;
         if (at + 4 + 7 * text.length < state.width) pen.fillText(text, at + 4, 16);
       }
@@ -530,15 +532,15 @@
       if (Math.max(x0, x1) < -50 || Math.min(x0, x1) > state.width + 50) return;
       state.arrow = true;
       const bend = Math.max(18, Math.min(120, Math.abs(x1 - x0) / 2)), up = Math.sign(y1 - y0) || 1;
-      for (const [colour, wide] of [[colours.paper, 5], [colours.accent, 2]]) {
-        pen.strokeStyle = colour;
+      for (const [color, wide] of [[colors.paper, 5], [colors.accent, 2]]) {
+        pen.strokeStyle = color;
         pen.lineWidth = wide;
         pen.beginPath();
         pen.moveTo(x0, y0);
         pen.bezierCurveTo(x0 + bend, y0, x1 - bend, y1, x1 - 6, y1);
         pen.stroke();
       }
-      pen.fillStyle = colours.accent;
+      pen.fillStyle = colors.accent;
       pen.beginPath();
       pen.moveTo(x1, y1); pen.lineTo(x1 - 8, y1 - 4.5); pen.lineTo(x1 - 8, y1 + 4.5);
       pen.fill();
@@ -551,12 +553,12 @@
       pen.setTransform(ratio, 0, 0, ratio, 0, 0);
       pen.font = FONT; // a canvas of another size forgets it
       pen.direction = "ltr";
-      pen.fillStyle = colours.paper;
+      pen.fillStyle = colors.paper;
       pen.fillRect(0, 0, state.width, state.height);
       const shown = state.rows.filter((row) => row.y + row.h > top + RULER && row.y < top + state.height);
       for (const row of shown) {
         if (row.one.line) continue;
-        if (!row.one.lanes) { pen.fillStyle = colours.panel; pen.fillRect(0, row.y - top, state.width, row.h); }
+        if (!row.one.lanes) { pen.fillStyle = colors.panel; pen.fillRect(0, row.y - top, state.width, row.h); }
       }
       ruler();
       const ofEvent = (i, event) => data.names[data.name[event]].meaning;
@@ -567,7 +569,7 @@
       pen.clip();
       for (const row of shown) {
         const y = row.y - top, one = row.one;
-        pen.fillStyle = colours.grid;
+        pen.fillStyle = colors.grid;
         pen.fillRect(0, y + row.h - 1, state.width, 1);
         if (one.gaps.length && (one.lanes || !row.open)) blank(one.gaps, y + 1, row.h - 2);
         if (one.line) curve(one.line, y, row.h);
@@ -581,16 +583,16 @@
         if (event < 0 || !data.tracks[data.track[event]].row) continue;
         const at = spot(event), a = Math.max(-4, at.left), b = Math.min(state.width + 4, Math.max(at.right, at.left + 3));
         if (b < -3 || a > state.width + 3) continue;
-        pen.strokeStyle = wide > 1 ? colours.paper : colours.ink;
+        pen.strokeStyle = wide > 1 ? colors.paper : colors.ink;
         pen.lineWidth = wide + 2 * (wide > 1);
         pen.strokeRect(a, at.y - LANE / 2 + 0.5, b - a - 0.5, LANE - 2);
-        if (wide > 1) { pen.strokeStyle = colours.ink; pen.lineWidth = wide; pen.strokeRect(a, at.y - LANE / 2 + 0.5, b - a - 0.5, LANE - 2); }
+        if (wide > 1) { pen.strokeStyle = colors.ink; pen.lineWidth = wide; pen.strokeRect(a, at.y - LANE / 2 + 0.5, b - a - 0.5, LANE - 2); }
       }
       arrow();
       pen.restore();
       if (state.range) {
         pen.globalAlpha = 0.25;
-        pen.fillStyle = colours.accent;
+        pen.fillStyle = colors.accent;
         pen.fillRect(Math.min(...state.range), 0, Math.abs(state.range[1] - state.range[0]), state.height);
         pen.globalAlpha = 1;
       }
@@ -750,7 +752,7 @@
       }
       if (changed) rebuild();
     }
-    function centre(event, stay = false) {
+    function center(event, stay = false) {
       select(event, stay);
       const width = view.to - view.from, middle = data.start[event] + data.duration[event] / 2;
       const wide = Math.max(Math.min(width, Math.max(data.duration[event], 50) * 60), data.duration[event] * 1.2);
@@ -802,13 +804,13 @@
         return;
       }
       const name = data.names[data.name[event]], pair = pairOf(event), track = data.tracks[data.track[event]];
-      const word = { step: "Step", annotation: "Annotation", launch: "Call", sync: "Synchronisation", host: "Operation", merged: "Events" }[name.meaning]
+      const word = { step: "Step", annotation: "Annotation", launch: "Call", sync: "Synchronization", host: "Operation", merged: "Events" }[name.meaning]
         ?? (name.meaning === "memory" ? "Operation" : "Kernel");
       const rows = [[word, element("bdi", { class: "tl-name" }, `${clean(name.name, 2000)}${name.name.length > 2000 ? ` (${grouped(name.name.length)} characters)` : ""}`)],
         ["Kind", WORDS[name.meaning] ?? name.meaning], ["Where", path(data.track[event])], ["Start", `${exact(data.start[event])} after the start`], ["Duration", spell(data.duration[event])]];
       if (track.detail && track.kind === "thread") rows.push(["Thread", track.detail.replace("thread ", "")]);
       const around = data.step[event];
-      if (around >= 0) rows.push(["Step", button(`${data.names[data.name[around]].short}, ${spell(data.duration[around])}`, () => centre(around), { class: "tl-link", title: "Centre it" })]);
+      if (around >= 0) rows.push(["Step", button(`${data.names[data.name[around]].short}, ${spell(data.duration[around])}`, () => center(around), { class: "tl-link", title: "Center it" })]);
       for (const [key, held] of data.pairs(event)) {
         if (key !== "bytes") { rows.push([key[0].toUpperCase() + key.slice(1), held]); continue; }
         if (data.duration[event] > 0) rows.push(["Bandwidth", `${digits(Number(held) / data.duration[event])}\u00a0GB/s`]);
@@ -872,7 +874,7 @@
           element("tbody", {}, ...most.map((row) => {
             const name = data.names[row.key];
             return element("tr", {}, element("th", { scope: "row" }, element("bdi", {}, name.short)), element("td", {}, WORDS[name.meaning] ?? name.meaning), element("td", { class: "tl-number" }, grouped(row.count)),
-              element("td", { class: "tl-number" }, spell(row.time)), element("td", { class: "tl-number" }, button(spell(data.duration[row.longest]), () => centre(row.longest, true), { class: "tl-link", title: "Centre it" })));
+              element("td", { class: "tl-number" }, spell(row.time)), element("td", { class: "tl-number" }, button(spell(data.duration[row.longest]), () => center(row.longest, true), { class: "tl-link", title: "Center it" })));
           })))
         : element("p", {}, "No event of the tracks that are unfolded is in view."));
     }
@@ -926,7 +928,7 @@
         while (low < high) { const k = (low + high) >> 1; if (data.start[found[k]] < middle) low = k + 1; else high = k; }
         at = by > 0 ? low - 1 : low;
       }
-      centre(found[(at + by + found.length) % found.length]);
+      center(found[(at + by + found.length) % found.length]);
       counted();
     }
     let typing = 0;

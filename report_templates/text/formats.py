@@ -13,9 +13,8 @@ from ...analysis.toolkit import wording
 
 T = TypeVar("T")
 
-UNKNOWN: Final = "–"
-NARROW_SPACE: Final = "\u202f"  # between groups of digits
-_UNIT: Final = re.compile(r"(?<=\d) (?=(?:%|ns|µs|ms|s|min|h|d|[KMGT]iB|GB/s|B)(?![\w/]))")
+UNKNOWN: Final = "—"
+_UNIT: Final = re.compile(r"(?<=\d) (?=(?:ns|µs|ms|s|min|h|d|[KMGT]iB|GB/s|B)(?![\w/]))")
 _NUMBERED: Final = re.compile(r"\b([Rr]anks?|GPU|[Ss]teps?|[Ss]tage|[Ss]treams?) (?=\d)")
 _SENTENCE_END: Final = re.compile(r"[.!?](?=\s+[A-Z0-9`\"(])")
 # Control characters, those that change the direction of the text after them, lone surrogates, and code points without a character, which
@@ -28,7 +27,7 @@ _FORBIDDEN: Final = re.compile(
 _LONGEST_SENTENCE: Final = 900
 _HEAD: Final = 12  # letters that stay at the begin of a shortened name
 _BEFORE: Final = 4  # letters that stay before those that distinguish a name
-_GLUE: Final = str.maketrans({" ": "\u00a0", wording.THIN_SPACE: NARROW_SPACE, "-": "−"})
+_GLUE: Final = str.maketrans({" ": "\u00a0", "-": "−"})
 
 
 def _known(form: Callable[[T], str]) -> Callable[[T | None], str]:
@@ -41,6 +40,7 @@ significant = _known(wording.significant)
 duration = _known(wording.duration)  # of nanoseconds
 size = _known(wording.size)  # of bytes
 percent = _known(wording.percent)
+threshold_text = _known(wording.threshold_text)
 _PREFIXES: Final = ("", "k", "M", "G", "T", "P", "E")
 
 
@@ -56,6 +56,16 @@ def digits(number: int | None) -> str:
 def plural(number: int, noun: str, plural_noun: str | None = None) -> str:
     """Write a count and its noun: 1 step, 2 steps."""
     return f"{count(number)}\u00a0{noun if number == 1 else plural_noun or noun + ('es' if noun.endswith('s') else 's')}"
+
+
+def tick(value: float) -> str:
+    """Write a number of an axis without digits that float arithmetic adds: 0.3, 1,200."""
+    return f"{value:,.10g}".replace("-", "−")
+
+
+def united(number: str, unit: str) -> str:
+    """Write a number before its unit: 12 ms, 70%, 70% of cores."""
+    return f"{number}{'' if unit.startswith('%') else ' '}{unit}"
 
 
 def since(start: int) -> Callable[[int], str]:
@@ -119,8 +129,8 @@ def quantity(value: float | None, unit: str) -> str:
 
 
 def glued(text: str) -> str:
-    """Put no-break spaces between numbers and units, and between groups of digits."""
-    return _UNIT.sub("\u00a0", text).replace(wording.THIN_SPACE, NARROW_SPACE)
+    """Put no-break spaces between numbers and units."""
+    return _UNIT.sub("\u00a0", text)
 
 
 def numbered(text: str) -> str:

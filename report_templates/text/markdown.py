@@ -12,8 +12,7 @@ import unicodedata
 from collections.abc import Iterable
 from typing import Final
 
-from ...analysis.toolkit.wording import THIN_SPACE
-from .formats import NARROW_SPACE, clip, sentences
+from .formats import clip, sentences
 
 JOINER: Final = "\u2060"
 _REFERENCES: Final = re.compile(
@@ -27,7 +26,6 @@ _REFERENCES: Final = re.compile(
     r"|(?P<pair>[\[{(](?=[\[{(]))"
 )
 _MARKUP: Final = re.compile(r"[\\`*_\[\]~$|#@^]")
-_GROUPED: Final = re.compile(f"(?<=[0-9])[{THIN_SPACE}{NARROW_SPACE}](?=[0-9])")
 _SPACES: Final = re.compile(r"[\x20\xa0\u1680\u2000-\u200a\u202f\u205f\u3000]+")
 _INVISIBLE: Final = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))  # categories of Unicode
 _FILLERS: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0")  # letters and marks without a glyph
@@ -47,8 +45,8 @@ _POINTER: Final = re.compile(r"`/(?:findings|framework|gpu_time|kernels|module_k
 
 
 def unglued(text: str) -> str:
-    """Write commas between groups of digits, and plain spaces for no-break ones."""
-    return _GROUPED.sub(",", text).replace("\u00a0", " ")
+    """Write plain spaces for no-break ones."""
+    return text.replace("\u00a0", " ")
 
 
 def parted(text: str) -> str:
@@ -57,10 +55,7 @@ def parted(text: str) -> str:
 
 
 def visible(text: str) -> str:
-    """Return the text on one line; characters without a glyph are written as escapes.
-
-    Numbers have commas between groups of digits.
-    """
+    """Return the text on one line; characters without a glyph are written as escapes."""
     text = _SPACES.sub(" ", unglued(text[:_LONGEST_TEXT])).strip()
     return text if text.isascii() and text.isprintable() else "".join(map(_glyph, text))
 

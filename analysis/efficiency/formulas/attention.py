@@ -2,7 +2,7 @@
 
 The backward counts five products, the recomputed scores among them, where the forward has two. ``model_flop`` counts the kept pairs alone,
 and the backward without recomputation: twice the forward. Logsumexp, random states and sizes of sequences are not among the bytes (less
-than 1 %). Grouped queries: H is that of the query. Sequences of different lengths (``cu_seqlens``) have their lengths in a tensor, whose
+than 1%). Grouped queries: H is that of the query. Sequences of different lengths (``cu_seqlens``) have their lengths in a tensor, whose
 values no trace has: the figures are known where sizes alone settle them (all sequences as long as the longest), else there are bounds.
 """
 

@@ -1,6 +1,6 @@
 """Bytes of normalizations, softmax, reductions, lookups, losses and pooling: read each input once, write each result once.
 
-Statistics that a forward keeps for its backward (mean, variance, logsumexp) are not counted: less than 1 %. A lookup reads the rows that
+Statistics that a forward keeps for its backward (mean, variance, logsumexp) are not counted: less than 1%. A lookup reads the rows that
 its indices name, each once per index and the table at most once. ``flop`` is unknown, as FlopCounterMode counts none of these.
 """
 

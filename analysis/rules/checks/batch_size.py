@@ -9,7 +9,7 @@ import polars as pl
 
 from ...report.detail_rows import Box
 from ...report.sample_details import P95, BatchSizeBoxes, BatchSizeDetails, BatchSizeGpu
-from ...toolkit.wording import count, percent, plural
+from ...toolkit.wording import count, percent, plural, threshold_text
 from ..evidence import gpus
 from ..evidence.base import Cost, Outcome, Parameter, Parameters, SampleRule, concluded, not_evaluated, required
 from ..evidence.blocks import CONTROLLER, FOOTPRINT, SampleBlock, samples_of
@@ -22,7 +22,7 @@ CAVEATS: Final = (
 )
 _FIGURE: Final = {FOOTPRINT: "footprint", CONTROLLER: "memory controller"}
 _RECORDED: Final = (
-    "GPU memory is the utilisation of the memory controller, as the hosted profiler records it, and not how much of the memory is used."
+    "GPU memory is the utilization of the memory controller, as the hosted profiler records it, and not how much of the memory is used."
 )
 _USED: Final = "GPU memory is the used share of the device's memory."
 _GPU: Final = ["node", "unit"]
@@ -163,8 +163,8 @@ def _device(row: Mapping[str, Any], cpu: Mapping[str, Any] | None, run: RunData)
 def _limits(parameters: Parameters) -> str:
     limits = [parameters[name] for name in ("cpu_threshold_p95", "gpu_threshold_p95", "gpu_memory_threshold_p95")]
     if len(set(limits)) == 1:
-        return f"threshold {gpus.threshold(limits[0])}"
-    return f"thresholds {gpus.threshold(limits[0])}, {gpus.threshold(limits[1])} and {gpus.threshold(limits[2])}"
+        return f"threshold {threshold_text(limits[0])}"
+    return f"thresholds {threshold_text(limits[0])}, {threshold_text(limits[1])} and {threshold_text(limits[2])}"
 
 
 def _figures(row: BatchSizeGpu, at: BatchSizeGpu | P95) -> str:

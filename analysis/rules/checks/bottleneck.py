@@ -16,16 +16,16 @@ import polars as pl
 from ...report.detail_rows import Active
 from ...report.sample_details import BottleneckDetails, BottleneckNode, Snapshots
 from ...toolkit.places import in_order
-from ...toolkit.wording import capitalized, count, duration, percent, plural
+from ...toolkit.wording import capitalized, count, duration, percent, plural, threshold_text
 from ..evidence.active_during import active_during
 from ..evidence.base import Cost, Outcome, Parameter, Parameters, SampleRule, concluded, not_evaluated, required
 from ..evidence.blocks import SNAPSHOTS, SampleBlock, window_ns
 from ..evidence.frameworks import BUSY_CORES, MANY_READERS
-from ..evidence.gpus import NO_CPU, NO_GPU, RECORD, RECORD_LONGER, capped, gpu_time, machines, per_gpu, record, threshold, too_few
+from ..evidence.gpus import NO_CPU, NO_GPU, RECORD, RECORD_LONGER, capped, gpu_time, machines, per_gpu, record, too_few
 from ..evidence.loading import WORTH_ADVICE_PERCENT
 from ..evidence.run_data import RunData
 
-_UNUSED: Final = "every GPU is at 0 % for the whole run"
+_UNUSED: Final = "every GPU is at 0% for the whole run"
 _LOW_CORES: Final = 50.0
 """Percent: a snapshot of a machine without GPUs is low when the mean of its cores is below this, so that half of them could do more."""
 _SUMMED: Final = ("snapshots", "low", "bottlenecks", "windows", "windows_exceeded")
@@ -134,7 +134,7 @@ class Bottleneck(SampleRule):
             recommendation=self.recommendation(max(issues, key=_share), run, details.active) if issues else None,
             cost=self._cost(measured, interval, run) if issues else None,
             checks=f"Finds machines on which most cores are often idle while {self.core_state}." if alone else None,
-            condition=f"the mean of the cores is below 50 % while {self.core_condition}" if alone else None,
+            condition=f"the mean of the cores is below 50% while {self.core_condition}" if alone else None,
         )
 
     @abstractmethod
@@ -143,13 +143,13 @@ class Bottleneck(SampleRule):
 
     @abstractmethod
     def state(self, parameters: Parameters) -> str:
-        """Describe a core in a bottleneck snapshot: "a core was above 90 %"."""
+        """Describe a core in a bottleneck snapshot: "a core was above 90%"."""
 
     def _state(self, parameters: Parameters, alone: bool) -> str:
         """Describe a bottleneck snapshot, with its thresholds."""
         if alone:
-            return f"{capitalized(self.state(parameters))} while the mean of the cores was below {threshold(_LOW_CORES)}"
-        return f"A GPU was below {threshold(parameters['gpu_threshold'])} while {self.state(parameters)}"
+            return f"{capitalized(self.state(parameters))} while the mean of the cores was below {threshold_text(_LOW_CORES)}"
+        return f"A GPU was below {threshold_text(parameters['gpu_threshold'])} while {self.state(parameters)}"
 
     def _nothing(self, nodes: Sequence[BottleneckNode], run: RunData, parameters: Parameters) -> tuple[str, str | None]:
         """Return why no node was evaluated, and which capture would help."""
@@ -175,10 +175,10 @@ class Bottleneck(SampleRule):
             if over := sum(row.windows_exceeded for row in judged):
                 windows = plural(sum(row.windows for row in judged), "single window")
                 more = f"; {count(over)} of {windows} are over it, the whole run is not"
-        derived = ", GPU utilisation derived from kernel activity" if any(row.derived for row in issues or judged) else ""
+        derived = ", GPU utilization derived from kernel activity" if any(row.derived for row in issues or judged) else ""
         return (
             f"{self._state(parameters, alone)} in {percent(_share(worst))} of {plural(worst.snapshots, 'snapshot')} of {worst.node}{most}"
-            f" (threshold {threshold(parameters['threshold'])}){more}{derived}"
+            f" (threshold {threshold_text(parameters['threshold'])}){more}{derived}"
         )
 
     def _cost(self, measured: Sequence[_Measured], interval: int, run: RunData) -> Cost:
@@ -218,7 +218,7 @@ def _stretches(rows: pl.DataFrame, judged: pl.DataFrame) -> pl.DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """``waited_snapshots``: bottleneck snapshots x used GPUs x what is missing of the lowest of them to 100 %."""
+    """``waited_snapshots``: bottleneck snapshots x used GPUs x what is missing of the lowest of them to 100%."""
 
     row: BottleneckNode
     gpu_samples: int
@@ -240,7 +240,7 @@ def _measured(row: Mapping[str, Any], run: RunData, parameters: Parameters) -> _
 
 
 def _slices(counts: Mapping[str, int]) -> dict[str, Any]:
-    """Add the slices that sum to 100 %: GPU above, low otherwise, low with bottleneck."""
+    """Add the slices that sum to 100%: GPU above, low otherwise, low with bottleneck."""
     snapshots, low, bottlenecks = counts["snapshots"], counts["low"], counts["bottlenecks"]
     return {
         **counts,
@@ -325,14 +325,14 @@ class CPUBottleneck(Bottleneck):
     core_condition = "a core is above `cpu_threshold`, in more than `threshold` of a machine's snapshots"
 
     def state(self, parameters: Parameters) -> str:
-        return f"a core was above {threshold(parameters['cpu_threshold'])}"
+        return f"a core was above {threshold_text(parameters['cpu_threshold'])}"
 
     def recommendation(self, worst: BottleneckNode, run: RunData, active: Active) -> str:
         if run.samples.without_gpu:
             return (
                 "Let more cores share the work of the busy one: use more threads in the operators, load data in other processes, or"
                 f" vectorize Python loops. On {worst.node} {percent(required(worst.of_low_percent))} of the snapshots with a mean of the"
-                f" cores below 50 % have a core at its limit{_longest(active)}."
+                f" cores below 50% have a core at its limit{_longest(active)}."
             )
         knobs = BUSY_CORES.of(run.program).format(workers=_workers(worst.node, run))
         advice = _if_loading(
@@ -373,11 +373,11 @@ class IOBottleneck(Bottleneck):
     core_condition = "a core's I/O wait is above `io_threshold`, in more than `threshold` of a machine's snapshots"
 
     def state(self, parameters: Parameters) -> str:
-        return f"a core waited for I/O more than {threshold(parameters['io_threshold'])} of the time"
+        return f"a core waited for I/O more than {threshold_text(parameters['io_threshold'])} of the time"
 
     def recommendation(self, worst: BottleneckNode, run: RunData, active: Active) -> str:
         readers = MANY_READERS.of(run.program).format(workers=_workers(worst.node, run))
-        low = "a mean of the cores below 50 %" if run.samples.without_gpu else "a low GPU"
+        low = "a mean of the cores below 50%" if run.samples.without_gpu else "a low GPU"
         advice = _if_loading(
             run, what="Find what reads or writes", load=f"read ahead with {readers}, and keep the data on a local disk in few large files"
         )

@@ -291,7 +291,7 @@ def _too_many(machine: _Machine, parameters: Parameters) -> bool:
 def _finding(machines: Sequence[_Machine], parameters: Parameters) -> str:
     evaluated = [machine for machine in machines if machine.row.issue is not None]
     issues = [machine for machine in evaluated if machine.row.issue]
-    low, high = f"{parameters['min_threshold']:g} %", f"{parameters['max_threshold']:g} %"
+    low, high = wording.threshold_text(parameters["min_threshold"]), wording.threshold_text(parameters["max_threshold"])
     worst = _worst(issues or evaluated, parameters)
     percent = required(worst.row.percent_of_cores)
     if not issues:

@@ -16,7 +16,7 @@ import polars as pl
 from ...efficiency.largest_site import Site
 from ...report.device import DeviceTime
 from ...report.trace_details import ExposedCopiesDetails, ExposedCopiesDevice, ExposedCopy
-from ...toolkit.wording import count, duration, percent, plural, significant, size
+from ...toolkit.wording import count, duration, percent, plural, significant, size, threshold_text
 from ..evidence.base import Outcome, Parameter, Parameters, Rule, not_evaluated
 from ..evidence.copied import BUCKET, bucket_times, copied_buckets, copies, of_devices, rows
 from ..evidence.copy_advice import copy_advice
@@ -117,7 +117,7 @@ def _of_buckets(shares: Sequence[DeviceShare], limit: float) -> str:
         return ""
     ns, span = sum(share.ns for share in shares), sum(share.device.span_ns for share in shares if share.ns)
     return (
-        f" DDP copies gradients out of its buckets for {duration(ns)}, {percent(100 * ns / span)} (threshold {percent(limit)});"
+        f" DDP copies gradients out of its buckets for {duration(ns)}, {percent(100 * ns / span)} (threshold {threshold_text(limit)});"
         f" {_VIEW} makes that needless."
     )
 

@@ -14,7 +14,7 @@ from ...report.detail_rows import Box
 from ...report.sample_details import Episode, GPUMemoryIncreaseDetails, GrowingMemory
 from ...toolkit.labels import place, ranks
 from ...toolkit.ordered import repeated
-from ...toolkit.wording import count, distinct, moment, plural
+from ...toolkit.wording import count, distinct, moment, plural, whole_percent
 from ..evidence.base import Outcome, Parameter, Parameters, SampleRule, concluded, not_evaluated
 from ..evidence.blocks import FOOTPRINT, SampleBlock, samples_of
 from ..evidence.frameworks import ALLOCATIONS, NUMBERS_ONLY
@@ -33,7 +33,7 @@ _DIGITS: Final = 9
 _MOST: Final = 4e18
 _FIGURE: Final = {True: "footprint", False: "memory controller"}
 _TITLE: Final = {"footprint": "Find the cause of growing GPU memory", "memory controller": "Find the cause of growing memory traffic"}
-_SUBJECTS: Final = {"footprint": "GPU memory in use", "memory controller": "The memory-controller utilisation, recorded as GPU memory,"}
+_SUBJECTS: Final = {"footprint": "GPU memory in use", "memory controller": "The memory-controller utilization, recorded as GPU memory,"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,11 +262,12 @@ def _recommendation(episodes: pl.DataFrame, worst: dict[str, Any], run: RunData)
     if growths.height == 1:
         return (
             f"{ALLOCATIONS.of(run.program)} and look at what {label} allocates from {begins} on: its memory rises"
-            f" once, to {worst['max']:.0f} %, as a larger batch, longer inputs or an evaluation that keeps its outputs make it."
+            f" once, to {whole_percent(worst['max'])}, as a larger batch, longer inputs or an evaluation that keeps its outputs make it."
         )
     return (
         f"{NUMBERS_ONLY.of(run.program)}: memory of"
-        f" {label} rose {count(growths.height)} times, first at {moment(int(growths['start_ns'].min()))}, up to {worst['max']:.0f} %."  # type: ignore[arg-type]
+        f" {label} rose {count(growths.height)} times, first at {moment(int(growths['start_ns'].min()))},"  # type: ignore[arg-type]
+        f" up to {whole_percent(worst['max'])}."
     )
 
 

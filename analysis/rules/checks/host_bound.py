@@ -17,7 +17,7 @@ from ...report.detail_rows import CountedTime
 from ...report.trace_details import HostActivity, HostBoundDetails, HostBoundDevice, HostCall, HostWait, TimeOf
 from ...toolkit.contents import kinds
 from ...toolkit.intervals import length_inside
-from ...toolkit.wording import capitalized, duration, percent, plural
+from ...toolkit.wording import capitalized, duration, percent, plural, threshold_text
 from ..evidence.base import Outcome, Parameter, Parameters, Rule, not_evaluated
 from ..evidence.copy_advice import GPU_OPTIMIZER
 from ..evidence.device_share import BASE, gpus, no_device_activity
@@ -200,7 +200,7 @@ def _details(run: RunData, devices: tuple[HostBoundDevice, ...], waits: _Waits) 
 
 
 def _finding(judged: _Judged, bad: _Judged, parameters: Parameters) -> str:
-    idle_limit, share_limit = percent(parameters["idle_threshold"]), percent(parameters["host_share"])
+    idle_limit, share_limit = threshold_text(parameters["idle_threshold"]), threshold_text(parameters["host_share"])
     why = unjudged(judged, _NO_LAUNCHES)
     if not bad:
         return _fine(judged, idle_limit, share_limit, parameters) + f"{why}."
@@ -256,8 +256,8 @@ def _main(waits: _Waits) -> str:
             return named
     if 2 * waits.between > waits.total:
         return SCHEDULER
-    if share.get("synchronisation", 0) > 40 or 2 * waits.after_sync > waits.total:
-        return RESULTS if waits.serves else "synchronisation"
+    if share.get("synchronization", 0) > 40 or 2 * waits.after_sync > waits.total:
+        return RESULTS if waits.serves else "synchronization"
     if waits.paced_count >= _LAUNCHES and 2 * waits.paced > waits.total:
         return "launches"
     python = share.get(RANGES, 0) + share.get(UNRECORDED, 0)
@@ -283,7 +283,7 @@ def _title(run: RunData, waits: _Waits) -> str:
         SCHEDULER: "Shorten the gaps between iterations",
         RESULTS: "Overlap the host's work with the devices",
         HOST_OPTIMIZER: "Update the parameters on the GPU",
-        "synchronisation": "Remove synchronisations from the loop",
+        "synchronization": "Remove synchronizations from the loop",
         PYTHON: "Shorten the Python between the launches",
         UNRECORDED: "Record the host's work between launches",
         FIRST_USE: "Leave the first steps out of the profile",
@@ -320,7 +320,7 @@ def _recommendation(run: RunData, waits: _Waits) -> str | None:
         RESULTS: f"{SCHEDULING.of(program)}, because {duration(waits.after_sync)} of {total} of host wait begin when the host waits for"
         " the results of an iteration",
         HOST_OPTIMIZER: f"{GPU_OPTIMIZER.of(program)}, because the device waits while the optimizer runs on the host",
-        "synchronisation": f"Remove {WAITS.of(program)} from the loop, or call them once every 100 steps,"
+        "synchronization": f"Remove {WAITS.of(program)} from the loop, or call them once every 100 steps,"
         f" because {duration(waits.after_sync)} of {total} of host wait begin inside a blocking call, which lets the device run empty",
         RANGES: f"{_look_closer(run, program)} and shorten what the host does in {_named(waits)}, because most of the waiting lies"
         " in annotated ranges where neither an operator nor a runtime call runs",

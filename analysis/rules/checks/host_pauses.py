@@ -15,7 +15,7 @@ from ...causes.what_if import WhatIf
 from ...report.cause_details import HostPause, HostPausesDetails
 from ...report.rules import ISSUES
 from ...toolkit.intervals import union
-from ...toolkit.wording import duration, percent, plural
+from ...toolkit.wording import duration, percent, plural, threshold_text
 from ..evidence.base import Cost, Outcome, Parameter, Parameters, Rule, concluded, not_evaluated
 from ..evidence.device_share import no_device_activity, span_of_all
 from ..evidence.idle_during import idle_during
@@ -88,7 +88,7 @@ def _outcome(run: RunData, pauses: pl.DataFrame, threshold: float) -> Outcome:
     where = ranks_in_words(run, processes) if processes and ranked else None
     text = (
         f"During {' and '.join(kinds)} on the host, devices of {where or plural(len(processes), 'process', 'processes')} had no work for"
-        f" {duration(idle_ns)}, {percent(share)} of the time of all devices (threshold {percent(threshold)})."
+        f" {duration(idle_ns)}, {percent(share)} of the time of all devices (threshold {threshold_text(threshold)})."
     )
     simulated = run.what_if
     gain = simulated.gain_of_pauses() if isinstance(simulated, WhatIf) else None
@@ -130,7 +130,7 @@ def _late_outcome(run: RunData, threshold: float) -> Outcome | None:
     text = (
         f"The host of {ranks_in_words(run, processes[:1])} launched late in {plural(late['steps'][0], 'step')}. Its device was idle for"
         f" {duration(late['idle'][0])} longer than those of its peers, and the other ranks waited {duration(late['waiting'][0])} for it in"
-        f" collectives. Together these are {percent(100 * ns / total)} of the time of all devices (threshold {percent(threshold)})."
+        f" collectives. Together these are {percent(100 * ns / total)} of the time of all devices (threshold {threshold_text(threshold)})."
     )
     if len(processes) > 1:
         text += f" The hosts of {who} were late."

@@ -11,7 +11,7 @@ from typing import Final
 import polars as pl
 
 from ...report.loop_details import HostPreprocessingDetails, PreprocessingRow
-from ...toolkit.wording import duration, percent, plural
+from ...toolkit.wording import duration, percent, plural, threshold_text
 from ..evidence.base import Cost, Outcome, Parameter, Parameters, Rule, concluded, not_evaluated
 from ..evidence.device_share import span_of_all
 from ..evidence.idle_during import idle_during
@@ -39,7 +39,7 @@ class HostPreprocessing(Rule):
     checks = "Finds the lines or operators that a process which loads its data itself spends the loading on."
     condition = (
         f"devices, or without them the steps, wait for data loaders for more than `threshold` of their time, and one line or operator takes"
-        f" at least {_MAIN:g} % of the loading"
+        f" at least {threshold_text(_MAIN)} of the loading"
     )
     advice = "Prepare the data once and store the result, or in loader processes."
 
@@ -55,7 +55,7 @@ class HostPreprocessing(Rule):
         who = "Devices have no work" if run.breakdown else "Steps wait"
         text = (
             f"{who} for {duration(waited)} while their processes load data,"
-            f" {percent(share)} of the {base} (threshold {percent(threshold)})."
+            f" {percent(share)} of the {base} (threshold {threshold_text(threshold)})."
         )
         if share <= threshold:
             return concluded((), 0, details=HostPreprocessingDetails((), loading, None, waited, share, base), finding=text)
@@ -70,7 +70,8 @@ class HostPreprocessing(Rule):
         details = HostPreprocessingDetails(rows, loading, known, waited, share, base)
         main = [row for row in rows if row.percent >= _MAIN]
         if not main:
-            missing = f"the trace shows {percent(known)} of what ran in the loader, and no line or operator takes {_MAIN:g} % of it"
+            missing = f"the trace shows {percent(known)} of what ran in the loader, and no line or operator takes"
+            missing += f" {threshold_text(_MAIN)} of it"
             return not_evaluated(missing, _CAPTURE, details=details)
         caused = round(waited * min(sum(row.percent for row in main) / 100, 1.0))
         return concluded(

@@ -16,7 +16,7 @@ from ...efficiency.largest_site import Site, largest_site
 from ...efficiency.products import Convolution, Product, channel_reasons, convolution_of, product_of, reasons
 from ...report.efficiency import OperatorWork
 from ...report.rule_details import InefficientMatmulDetails, InefficientProduct
-from ...toolkit.wording import duration, percent, plural
+from ...toolkit.wording import duration, percent, plural, threshold_text
 from ..evidence.base import Cost, Outcome, Parameter, Parameters, Rule, concluded, not_evaluated
 from ..evidence.device_share import above, no_device_activity, span_of_all
 from ..evidence.run_data import RunData
@@ -192,7 +192,7 @@ def _title(first: InefficientProduct) -> str:
 
 
 def _finding(rows: Sequence[InefficientProduct], lost: int, total: int, threshold: float) -> str:
-    limit = f"threshold {percent(threshold)}"
+    limit = f"threshold {threshold_text(threshold)}"
     known = [row for row in rows if row.reasons]
     if not known:
         return f"No shape of matrix products or convolutions with a known reason is far below comparable ones ({limit})."

@@ -16,7 +16,7 @@ from ...report.steps import StepParts
 from ...report.trace_details import InputBoundDetails, InputBoundProcess, LoaderSettings
 from ...toolkit.labels import process_place
 from ...toolkit.places import in_order
-from ...toolkit.wording import duration, percent, plural
+from ...toolkit.wording import duration, percent, plural, threshold_text
 from ..evidence.base import Cost, Outcome, Parameter, Parameters, Rule, concluded, not_evaluated
 from ..evidence.frameworks import LOAD_AHEAD, LOADERS
 from ..evidence.run_data import RunData
@@ -121,7 +121,7 @@ def _is(run: RunData, part: StepParts, node: int | None, process: int | None) ->
 
 
 def _finding(bad: list[StepParts], judged: list[StepParts], worst: StepParts, loader: LoaderSettings, parameters: Parameters) -> str:
-    limit = f"{parameters['threshold']:g} %"
+    limit = threshold_text(parameters["threshold"])
     listed = ", ".join(f"{key}={setting}" for key in _LOADER_KEYS if (setting := getattr(loader, key)) is not None)
     settings = f"; its data loader has {listed}" if listed else ""
     if len(judged) == 1:

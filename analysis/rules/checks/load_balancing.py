@@ -36,7 +36,7 @@ _SIMILAR: Final = 10.0
 _CAPTURE: Final = (
     "Record the job with `postrun record`, or system metrics with the hosted profiler, or profile with torch.profiler on CUDA activity."
 )
-_UNLIKE: Final = f"no two GPUs whose utilisation was found in the same way: of one it was sampled, of the other {LABEL}"
+_UNLIKE: Final = f"no two GPUs whose utilization was found in the same way: of one it was sampled, of the other {LABEL}"
 _STAGES: Final = "each GPU is of another pipeline stage, whose work differs by design"
 _AT_ONCE: Final = "Record all machines for the same time; whether files of several runs were put together is told under Data quality."
 
@@ -262,7 +262,7 @@ def _too_few(devices: Sequence[ComparedGpu], run: RunData, patience: float, enou
             return "the threshold is 0, which two samples of the same load always exceed"
         return (
             f"{count(second)} of {count(int(enough))} samples of two GPUs needed: histograms of fewer samples differ by chance, more than"
-            " the threshold in 1 % of the runs"
+            " the threshold in 1% of the runs"
         )
     derived = any(device.derived for device in devices)
     return too_few("LoadBalancing", second, patience, run, parameter="patience", derived=derived, what="samples of two GPUs")
@@ -283,7 +283,7 @@ def _finding(evaluated: Sequence[ComparedGpu], pairs: Sequence[_Pair], violating
             f" {plural(len(pairs), 'GPU')} (mean {percent(furthest.a.mean - furthest.mean_difference)})"
         )
         number = f"{count(len(violating))} of {plural(len(pairs), 'GPU')}"
-    what = f"Utilisation histograms{derived} {compared}" if furthest.b is not None else f"The utilisation histogram{derived} {compared}"
+    what = f"Utilization histograms{derived} {compared}" if furthest.b is not None else f"The utilization histogram{derived} {compared}"
     if violating:
         also = f"; so do {number}" if len(pairs) > 1 else ""
         return f"{what} (Jensen-Shannon distance), above the threshold of {threshold:g}{also}."

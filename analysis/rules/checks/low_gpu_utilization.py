@@ -12,7 +12,7 @@ from ...device.time_breakdown import WORTH_NAMING_PERCENT, only_copied
 from ...machine.series import MetricSeries
 from ...report.detail_rows import Box
 from ...report.sample_details import LowGpu, LowGPUUtilizationDetails
-from ...toolkit.wording import count, duration, percent, plural, whole_percent
+from ...toolkit.wording import count, duration, percent, plural, threshold_text, whole_percent
 from ..evidence import gpus
 from ..evidence.base import Cost, Outcome, Parameter, Parameters, SampleRule, concluded, not_evaluated, required
 from ..evidence.blocks import SampleBlock, samples_of
@@ -20,7 +20,7 @@ from ..evidence.frameworks import EVERY_GPU, FURTHER_AHEAD
 from ..evidence.loading import WORTH_ADVICE_PERCENT
 from ..evidence.run_data import RunData
 
-UNDER: Final = "under-utilised"
+UNDER: Final = "under-utilized"
 FLUCTUATING: Final = "fluctuating"
 GOOD: Final = "fine"
 UNUSED: Final = "unused"
@@ -246,11 +246,11 @@ def _state(row: Mapping[str, Any]) -> str:
 def _finding(low: Sequence[LowGpu], judged: Sequence[LowGpu], run: RunData, parameters: Parameters) -> str:
     parts = []
     if unused := _of(low, UNUSED):
-        parts.append(f"{count(len(unused))} unused, at 0 % for the whole {gpus.covers(unused)} ({gpus.where(unused)})")
+        parts.append(f"{count(len(unused))} unused, at 0% for the whole {gpus.covers(unused)} ({gpus.where(unused)})")
     for state, quantile in ((UNDER, "p95"), (FLUCTUATING, "p5")):
         if rows := _of(low, state):
             lowest, worst = min(((getattr(row, f"lowest_{quantile}"), row) for row in rows), key=lambda item: item[0])
-            limit = gpus.threshold(parameters[f"threshold_{quantile}"])
+            limit = threshold_text(parameters[f"threshold_{quantile}"])
             parts.append(f"{count(len(rows))} {state} ({quantile} below {limit}, lowest {percent(lowest)} on {gpus.gpu(worst)})")
     listed = f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else parts[0]
     derived = ", derived from kernel activity" if any(row.derived for row in low) else ""
@@ -335,8 +335,8 @@ def _fine(judged: Sequence[LowGpu], run: RunData, parameters: Parameters) -> str
     only = f"; for {whole_percent(copied)} of the profile {they} only copied or set memory" if how == "busy" else ""
     return (
         f"{'The GPU was' if len(judged) == 1 else f'All {count(len(judged))} GPUs were'} {how} in every window{derived}:"
-        f" the lowest p95 is {percent(low)} (threshold {gpus.threshold(parameters['threshold_p95'])}),"
-        f" the lowest p5 {percent(steep)} (threshold {gpus.threshold(parameters['threshold_p5'])}){only}"
+        f" the lowest p95 is {percent(low)} (threshold {threshold_text(parameters['threshold_p95'])}),"
+        f" the lowest p5 {percent(steep)} (threshold {threshold_text(parameters['threshold_p5'])}){only}"
     )
 
 
@@ -367,13 +367,13 @@ def _advice(kind: str, rows: Sequence[LowGpu], run: RunData) -> str:
     if kind in _IDLE:
         parts = []
         if kind != IDLE_HEAD:
-            takes = _beside("finalisation", run.job.finalization_ns, _longest(rows, "idle_tail_ns"))
+            takes = _beside("finalization", run.job.finalization_ns, _longest(rows, "idle_tail_ns"))
             parts.append(
                 "End the job when training ends, and move what follows it (last evaluation, export, upload) to a machine without GPUs:"
                 f" {gpus.where(rows)} stood idle for the last {_tail(rows, run)}{takes}."
             )
         if kind != IDLE_TAIL:
-            takes = _beside("initialisation", run.job.initialization_ns, _longest(rows, "idle_head_ns"))
+            takes = _beside("initialization", run.job.initialization_ns, _longest(rows, "idle_head_ns"))
             parts.append(
                 "Begin to train sooner: download and prepare data before the job, or read it as a stream:"
                 f" {gpus.where(rows)} stood idle for the first {_head(rows, run)}{takes}."

@@ -16,7 +16,7 @@ from ...efficiency.largest_site import Site
 from ...report.device import Kernel, LaunchConfiguration
 from ...report.work_details import LowOccupancyDetails, SmallGridKernel
 from ...toolkit.shares import percent_of
-from ...toolkit.wording import count, duration, percent, plural
+from ...toolkit.wording import count, duration, percent, plural, threshold_text
 from ..evidence.base import Cost, Outcome, Parameter, Parameters, Rule, concluded, not_evaluated
 from ..evidence.device_share import no_device_activity, span_of_all
 from ..evidence.run_data import RunData
@@ -110,10 +110,10 @@ def _row(kernel: Kernel, listed: list[LaunchConfiguration], total: int, paramete
 
 
 def _finding(rows: list[SmallGridKernel], parameters: Parameters) -> str:
-    limit = f"threshold {percent(parameters['threshold'])}"
+    limit = f"threshold {threshold_text(parameters['threshold'])}"
     bad = [row for row in rows if row.issue]
     if not rows:
-        return f"No kernel has grids of at most {percent(parameters['filled'])} of the multiprocessors ({limit})."
+        return f"No kernel has grids of at most {threshold_text(parameters['filled'])} of the multiprocessors ({limit})."
     main = (bad or rows)[0]
     occupancy = "" if main.occupancy_percent is None else f", at an occupancy of {percent(main.occupancy_percent)}"
     operator = f" of `{main.operator}`" if main.operator else ""

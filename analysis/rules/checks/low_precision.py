@@ -22,7 +22,7 @@ from ...report.trace_details import LowPrecisionDetails, MatrixDevice, MatrixKer
 from ...toolkit.labels import place, short_model
 from ...toolkit.places import one_of, process_conditions
 from ...toolkit.shares import percent_of, shares
-from ...toolkit.wording import duration, percent, plural, shape_text, significant
+from ...toolkit.wording import duration, percent, plural, shape_text, significant, threshold_text
 from ..evidence.base import Cost, Outcome, Parameter, Parameters, Rule, concluded, not_evaluated
 from ..evidence.device_share import above, gpus, no_device_activity, span_of_all, steps_of, with_work_outside
 from ..evidence.frameworks import BF16, FP8, FP16, TF32
@@ -237,7 +237,7 @@ def _finding(run: RunData, judged: list[_Row], bad: list[_Row], left_out: int, t
     most = "at most " if not bad and len(judged) > 1 else ""
     text = (
         f"FP32 takes {most}{duration(fp32)} of the {duration(matrix)} of GEMM, attention and convolution kernels on {where},"
-        f" {percent(percent_of(fp32, matrix))} (threshold {percent(threshold)})"
+        f" {percent(percent_of(fp32, matrix))} (threshold {threshold_text(threshold)})"
     )
     if unknown >= _UNKNOWN_PERCENT:
         text += f"; the precision of another {percent(unknown)} is unknown"

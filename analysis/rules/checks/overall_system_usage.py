@@ -58,4 +58,4 @@ def _kind(sentence: str | None) -> str:
     head, colon, _ = sentence.partition(":")
     if colon:
         return head[0].lower() + head[1:] if head[1].islower() else f"with {head}"
-    return "without sampled GPU utilisation" if sentence.startswith("No GPU") else "neither under-utilised nor well used"
+    return "without sampled GPU utilization" if sentence.startswith("No GPU") else "neither under-utilized nor well used"

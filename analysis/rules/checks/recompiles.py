@@ -13,7 +13,7 @@ import polars as pl
 from ...efficiency.largest_site import Site
 from ...report.work_details import CompiledFunction, RecompilesDetails
 from ...toolkit.intervals import intersection, union
-from ...toolkit.wording import count, duration, percent, plural
+from ...toolkit.wording import count, duration, percent, plural, threshold_text
 from ..evidence.base import Cost, Outcome, Parameter, Parameters, Rule, concluded, not_evaluated
 from ..evidence.compile_ranges import compile_ranges, runs_compiled_code
 from ..evidence.compiled_functions import compiled_functions, with_keys
@@ -134,7 +134,7 @@ def _issue(run: RunData, rows: pl.DataFrame, details: RecompilesDetails, limited
     text = (
         f"torch.compile recompiles {plural(functions, 'function')} {plural(details.late, 'time')}{after}, which takes"
         f" {duration(details.late_ns)} on the host. {waiting} {duration(details.lost_ns)} meanwhile,"
-        f" {percent(details.lost_percent)} of the {details.base} (threshold {percent(parameters['threshold'])})."
+        f" {percent(details.lost_percent)} of the {details.base} (threshold {threshold_text(parameters['threshold'])})."
     )
     if main.function or main.caller or main.module:
         text += f" The largest part is due to {_named(main)}." if functions > 1 else f" It is {_named(main)}."
@@ -236,6 +236,5 @@ def _passed(details: RecompilesDetails, parameters: Parameters) -> str:
     late = f"{count(details.late)} of these are recompilations after the first steps"
     if details.late < _LEAST or details.lost_percent is None:
         return f"{text} {late}, fewer than {_LEAST}." if details.late else f"{text} None is a recompilation after the first steps."
-    return (
-        f"{text} {late}, which costs {percent(details.lost_percent)} of the {details.base} (threshold {percent(parameters['threshold'])})."
-    )
+    limit = threshold_text(parameters["threshold"])
+    return f"{text} {late}, which costs {percent(details.lost_percent)} of the {details.base} (threshold {limit})."

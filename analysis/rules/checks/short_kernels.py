@@ -11,7 +11,7 @@ import polars as pl
 from ...device.device_gaps import GapGroup, IdleDevice
 from ...efficiency.largest_site import Site
 from ...report.trace_details import ShortKernel, ShortKernelsDetails, ShortKernelsDevice
-from ...toolkit.wording import count, duration, percent, plural, significant
+from ...toolkit.wording import count, duration, percent, plural, significant, threshold_text
 from ..evidence.base import Outcome, Parameter, Parameters, Rule, not_evaluated, required
 from ..evidence.device_share import BASE, gpus, no_device_activity
 from ..evidence.fusion_advice import FUSED, FUSED_OPTIMIZER
@@ -110,7 +110,7 @@ def _kernels(run: RunData, kernels: pl.DataFrame) -> tuple[ShortKernel, ...]:
 
 def _finding(judged: _Judged, bad: _Judged, parameters: Parameters) -> str:
     short = f"shorter than {significant(parameters['short_us'])} µs"
-    count_limit, time_limit = percent(parameters["count_threshold"]), percent(parameters["time_threshold"])
+    count_limit, time_limit = threshold_text(parameters["count_threshold"]), threshold_text(parameters["time_threshold"])
     known = [one for one in judged if one[1].issue is not None]
     device, row = max(bad or known, key=lambda one: (one[1].gap_percent, one[1].short_percent))
     if len(judged) == 1:

@@ -16,12 +16,12 @@ from ...causes.links import NETWORK, Link
 from ...device.gpu_products import NVLINK, PCIE
 from ...efficiency.largest_site import Site
 from ...report.communication_details import GroupBandwidth, SlowCollectivesDetails
-from ...toolkit.wording import capitalized, percent, plural, significant, size
+from ...toolkit.wording import capitalized, percent, plural, significant, size, threshold_text
 from ..evidence.base import Cost, Outcome, Parameter, Parameters, Rule, concluded, not_evaluated
 from ..evidence.device_share import span_of_all
 from ..evidence.run_data import RunData
 
-# Collectives of a group: if each is slow by chance in one case of two, 7 of 7 are in 0.8 % of the groups, and 10 of 11 in 0.6 %.
+# Collectives of a group: if each is slow by chance in one case of two, 7 of 7 are in 0.8% of the groups, and 10 of 11 in 0.6%.
 _LEAST: Final = 7
 _LEAST_MIXED: Final = 11  # from which one in ten may be fast
 _NEARLY_ALL: Final = 0.9
@@ -169,7 +169,7 @@ def _finding(row: dict[str, Any], bad: list[dict[str, Any]], links: dict[str, Li
         share, limit, slow, count = row["bus"] / row["expected"], parameters["link_threshold"], row["slow_by_link"], row["linked"]
     more = f"; {plural(len(bad) - 1, 'more group is', 'more groups are')} slow" if len(bad) > 1 else ""
     often = f", and is slow in {slow} of {plural(count, 'collective')}" if bad else ""
-    return f"{capitalized(subject)}, {percent(100 * share)} of the {base} (threshold {percent(limit)}){often}{more}."
+    return f"{capitalized(subject)}, {percent(100 * share)} of the {base} (threshold {threshold_text(limit)}){often}{more}."
 
 
 def _name(row: dict[str, Any]) -> str:

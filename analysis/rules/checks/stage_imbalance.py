@@ -8,7 +8,7 @@ import polars as pl
 
 from ...causes.what_if import Gain, WhatIf
 from ...report.cause_details import ComparedStage, StageImbalanceDetails
-from ...toolkit.wording import capitalized, duration, percent
+from ...toolkit.wording import capitalized, duration, percent, threshold_text
 from ..evidence.base import Outcome, Parameter, Parameters, Rule, concluded, not_evaluated
 from ..evidence.device_share import no_device_activity
 from ..evidence.predicted import explained, predicted_cost, ranks_in_words
@@ -84,7 +84,7 @@ def _outcome(run: RunData, simulated: WhatIf, parameters: Parameters) -> Outcome
     name = _name(run, simulated, role)
     first = (
         f"{capitalized(name)} computes {duration(worst.computation_per_step_ns)} per step, {percent(worst.excess_percent)} more than the"
-        f" mean of the {len(stages)} stages (threshold {percent(parameters['threshold'])})."
+        f" mean of the {len(stages)} stages (threshold {threshold_text(parameters['threshold'])})."
     )
     if not bad or gain is None:
         return concluded((), steps, details=details, finding=first)

@@ -17,7 +17,7 @@ from ...causes.what_if import Gain, WhatIf
 from ...report.cause_details import StragglerRankDetails
 from ...steps.over_steps import STEP_KEY, THRESHOLD, RankOverSteps, compared_steps, ranked_steps, ranks_over_steps
 from ...toolkit.labels import place
-from ...toolkit.wording import capitalized, duration, percent, plural
+from ...toolkit.wording import capitalized, duration, percent, plural, threshold_text
 from ..evidence.base import Cost, Outcome, Parameter, Parameters, Rule, concluded, not_evaluated
 from ..evidence.device_share import no_device_activity, span_of_all
 from ..evidence.predicted import explained, predicted_cost
@@ -108,7 +108,7 @@ def _outcome(run: RunData, compared: pl.DataFrame, ranks: list[RankOverSteps], p
         return concluded((), number, details=details, finding=text)
     if gain is not None and 100 * max(gain.explained, gain.alone) < parameters["explained"]:
         longer = f"{capitalized(bad[0].place)} computes {percent(bad[0].excess_percent)} longer than the median of its peers"
-        share = f"{percent(max(100 * gain.explained, 0.0))} of the avoidable time (threshold {percent(parameters['explained'])})"
+        share = f"{percent(max(100 * gain.explained, 0.0))} of the avoidable time (threshold {threshold_text(parameters['explained'])})"
         return concluded((), number, details=details, finding=f"{longer}, but this explains only {share}.")
     needed = steps_for_majority(len(ranks))
     if bad and gain is None and bad[0].steps < needed:
@@ -157,7 +157,7 @@ def _prediction(simulated: WhatIf, gain: Gain, threshold: float) -> str:
 
 def _finding(run: RunData, ranks: list[RankOverSteps], bad: list[RankOverSteps], threshold: float) -> str:
     worst = bad[0] if bad else max(ranks, key=lambda rank: (rank.over, rank.excess_percent))
-    limit = f"threshold {percent(threshold)}"
+    limit = f"threshold {threshold_text(threshold)}"
     peers = run.peers.of(run.peers.roles[worst.process]) if run.peers.pipeline else []
     if len(peers or ranks) == 2:  # the median is halfway between the two
         limit = f"{duration(2 * worst.excess_ns)} longer than the other; {limit}"

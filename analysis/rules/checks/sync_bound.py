@@ -12,7 +12,7 @@ from ...device.device_gaps import IdleDevice
 from ...efficiency.largest_site import Site
 from ...report.trace_details import BlockingCall, SyncBoundDetails, SyncBoundDevice
 from ...toolkit.contents import kinds
-from ...toolkit.wording import count, duration, percent, plural, significant, size
+from ...toolkit.wording import count, duration, percent, plural, significant, size, threshold_text
 from ..evidence.base import Outcome, Parameter, Parameters, Rule, not_evaluated
 from ..evidence.blocking import Blocking
 from ..evidence.device_share import BASE, gpus, no_device_activity, steps_of
@@ -89,7 +89,7 @@ class SyncBound(Rule):
             run,
             judged,
             cost_key="caused_idle_ns",
-            title="Overlap the host's work with the devices" if serves(run.program) else "Remove synchronisations from the loop",
+            title="Overlap the host's work with the devices" if serves(run.program) else "Remove synchronizations from the loop",
             details=SyncBoundDetails(tuple(row for _, row in judged), top),
             finding=_finding(judged, bad, parameters),
             recommendation=_recommendation(run, top, bad) if bad else None,
@@ -162,7 +162,7 @@ def _calls(run: RunData, calls: pl.DataFrame) -> tuple[BlockingCall, ...]:
 
 
 def _finding(judged: _Judged, bad: _Judged, parameters: Parameters) -> str:
-    limit = percent(parameters["threshold"])
+    limit = threshold_text(parameters["threshold"])
     why = unjudged(judged, _NO_CALLS)
     if len(judged) == 1:
         device, row = judged[0]

@@ -8,7 +8,7 @@ import polars as pl
 
 from ...causes.what_if import WhatIf
 from ...report.cause_details import VaryingRank, WorkImbalanceDetails
-from ...toolkit.wording import capitalized, percent, plural
+from ...toolkit.wording import capitalized, percent, plural, threshold_text
 from ..evidence.base import Outcome, Parameter, Parameters, Rule, concluded, not_evaluated
 from ..evidence.device_share import no_device_activity
 from ..evidence.predicted import predicted_cost
@@ -96,7 +96,7 @@ def _outcome(run: RunData, simulated: WhatIf, passes: tuple[float, float] | None
             f" {passes[1]:.2f}"
         )
     text = capitalized("; ".join(varies))
-    limits = f"thresholds {percent(parameters['threshold'])} saved and {percent(parameters['between'])} of the variance"
+    limits = f"thresholds {threshold_text(parameters['threshold'])} saved and {threshold_text(parameters['between'])} of the variance"
     if saved <= parameters["threshold"]:
         equal = f"equal work would save {percent(max(saved, 0.0))} of a step by simulation"
         return concluded((), simulated.steps, details=details, finding=f"{text}, and {equal} ({limits}).")

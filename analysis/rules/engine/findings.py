@@ -1,7 +1,7 @@
 """Issues of rules -> findings in the order in which a reader should take them up.
 
 Findings are ranked by their worth: the saving, or the share of the time that they cost if the saving is unknown. A finding that another
-explains follows behind all others and names its cause, which takes the better of both places. A finding that is worth less than 2 % comes
+explains follows behind all others and names its cause, which takes the better of both places. A finding that is worth less than 2% comes
 last.
 """
 

@@ -29,7 +29,7 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The rules of a report, in order. ``summarised``: ProfilerReport's own verdict over the documented rules among them is included."""
+    """The rules of a report, in order. ``summarized``: ProfilerReport's own verdict over the documented rules among them is included."""
 
     rules: tuple[Chosen, ...]
     summarized: bool = True

@@ -288,14 +288,14 @@ class SampleBlock:
         """Return a row per node and snapshot that has a value of a used GPU.
 
         Columns: node, snapshot_ns, gpu_min (lowest of the used GPUs), core_max and iowait_max (highest core; null without such samples), by
-        node and time. A GPU that is 0 % for the whole run is not used. In a run without GPUs gpu_min is the mean of the cores.
+        node and time. A GPU that is 0% for the whole run is not used. In a run without GPUs gpu_min is the mean of the cores.
 
         Derived utilization is joined to the other samples by time: a bucket belongs to every snapshot inside it; a bucket without one is a
         snapshot of its own, at its start."""
         return self._snapshots
 
     def unused(self) -> pl.DataFrame:
-        """Return node and unit of the GPUs that are 0 % for the whole run."""
+        """Return node and unit of the GPUs that are 0% for the whole run."""
         return self.boxes("gpu").filter(pl.col("max") <= 0).select("node", "unit")
 
     # -- making ------------------------------------------------------------------------------------------------------------

@@ -60,7 +60,7 @@ def finding(run: RunData, shares: Sequence[DeviceShare], subject: str, threshold
     """
     judged = [share for share in shares if share.issue is not None]
     bad = issues(judged)
-    limit = f"threshold {wording.percent(threshold)}"
+    limit = f"threshold {wording.threshold_text(threshold)}"
     top = max(judged, key=lambda share: share.percent)
     text = f"{wording.duration(top.ns)} of {wording.duration(top.device.span_ns)}, {wording.percent(top.percent)}"
     if len(judged) == 1:
@@ -72,7 +72,7 @@ def finding(run: RunData, shares: Sequence[DeviceShare], subject: str, threshold
     over = f"of {len(judged)} GPUs, only {where} is" if len(bad) == 1 else f"{gpus(len(bad), len(judged))} are"
     most = "" if len(bad) == 1 else f", most {where}"
     text = f"{wording.duration(ns)}, {wording.percent(100 * ns / span if span else 0.0)} of the {BASE}"
-    return f"{subject} {text}; {over} above the threshold of {wording.percent(threshold)}{most}."
+    return f"{subject} {text}; {over} above the threshold of {wording.threshold_text(threshold)}{most}."
 
 
 def _sum(run: RunData, shares: Sequence[DeviceShare]) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from ...toolkit.places import in_order
 from ...toolkit.wording import count, duration, plural
 from .run_data import RunData
 
-NO_GPU: Final = "no GPU utilisation in this run"
+NO_GPU: Final = "no GPU utilization in this run"
 NO_CPU: Final = "no CPU samples in this run"
 NO_MEMORY: Final = "no GPU memory samples in this run"
 IN_BYTES: Final = "GPU memory was sampled in bytes only, without the total of the GPU"
@@ -24,7 +24,7 @@ RECORD: Final = "Record the job with `postrun record`, or system metrics with th
 RECORD_LONGER: Final = "Record system metrics for longer, or at a shorter sampling interval."
 MOST_ROWS: Final = 2000
 
-_METRICS: Final = {NO_GPU: "the utilisation of the GPUs", NO_CPU: "the utilisation of the cores", NO_MEMORY: "GPU memory"}
+_METRICS: Final = {NO_GPU: "the utilization of the GPUs", NO_CPU: "the utilization of the cores", NO_MEMORY: "GPU memory"}
 _NAMED: Final = 3
 _ENOUGH: Final = 100
 _GAPLESS: Final = 0.95
@@ -37,11 +37,6 @@ Ranked = TypeVar("Ranked", BatchSizeGpu, GrowingMemory, LowGpu)
 
 OnGpu = BatchSizeGpu | ComparedGpu | GrowingMemory | LowGpu | ProfiledDevice | ComparedRank
 Sampled = BatchSizeGpu | ComparedGpu | LowGpu
-
-
-def threshold(value: float) -> str:
-    """Format a threshold in percent as it was set: 70 %, 2.5 %."""
-    return f"{value:g} %"
 
 
 def gpu(row: OnGpu) -> str:
@@ -124,7 +119,7 @@ def gpu_time(rows: Iterable[Sampled | BottleneckNode], run: RunData | None = Non
 
 
 def _has_gaps(run: RunData) -> bool:
-    """Return whether utilization samples cover less than 95 % of the GPUs' time."""
+    """Return whether utilization samples cover less than 95% of the GPUs' time."""
     sql = f"""
         SELECT sum(n) * $1 < {_GAPLESS} * sum(span + $1) FROM (
             SELECT count(*) AS n, max(time_ns) - min(time_ns) AS span FROM sample
@@ -140,7 +135,7 @@ def sample_ns(derived: bool, run: RunData) -> int:
 
 
 def number(value: float) -> str:
-    """Format a parameter that counts samples: 1 000, 2.5."""
+    """Format a parameter that counts samples: 1,000, 2.5."""
     return count(int(value)) if value == int(value) else f"{value:g}"
 
 

@@ -30,7 +30,7 @@ ACTIVITIES: Final = {
     LOADER: ("loader",),
     COMPILATION: (),
     HOST_OPTIMIZER: (),
-    "synchronisation": ("sync",),
+    "synchronization": ("sync",),
     CALLS: ("launch", "call"),
     OPERATORS: ("operator",),
 }

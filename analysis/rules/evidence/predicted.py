@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from ...causes.what_if import Gain
-from ...toolkit.wording import numbered, plural, whole_percent
+from ...toolkit.wording import numbered, plural, threshold_text, whole_percent
 from .base import Cost
 from .device_share import span_of_all, steps_of
 from .run_data import RunData
@@ -26,7 +26,7 @@ def explained(gain: Gain, threshold: float) -> str:
     """Word the part of the avoidable time that a cause explains, and its threshold."""
     part = 100 * gain.explained
     more = ", which also lengthen the shorter stages" if part > _ALL else ""
-    return f"{whole_percent(part)} of the saving with ideal durations of all operations{more} (threshold {whole_percent(threshold)})"
+    return f"{whole_percent(part)} of the saving with ideal durations of all operations{more} (threshold {threshold_text(threshold)})"
 
 
 def ranks_in_words(run: RunData, processes: Iterable[int]) -> str:

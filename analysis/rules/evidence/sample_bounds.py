@@ -1,4 +1,4 @@
-"""How many samples a rule needs so that equal or healthy devices rarely look different: bounds for a false alarm of less than 1 %.
+"""How many samples a rule needs so that equal or healthy devices rarely look different: bounds for a false alarm of less than 1%.
 
 The bounds assume independent samples. Utilization that changes slowly needs more; a rule can only require more than these.
 """
