@@ -117,7 +117,7 @@ NIGHT_OPTIONS = [
     option("--regression-history", type=Number(3, 50), default=8, show_default=True, metavar="RUNS",
             help="they are as many as there are, from 3 to this."),
     option("--new-issue-history", type=Number(1, 50), default=3, show_default=True, metavar="RUNS",
-            help="An issue is new when its rule was fine in so many comparable runs before."),
+            help="An issue is new when its rule passed in so many comparable runs before."),
     option("--fail-on", type=click.UNPROCESSED, callback=fail_on_words, metavar="LIST",
             help="Exit with code 3 when a run of this night has it: issues (any rule), error (a rule or the report failed), regression, or "
             "names of rules."),

@@ -9,9 +9,10 @@ from typing import Any, Final
 
 from ..analysis.report.model import Report
 from ..analysis.report.rules import ERROR, FINE, ISSUES, NOT_EVALUATED
-from ..analysis.toolkit.wording import duration, percent, plural
+from ..analysis.toolkit.wording import duration, percent, verdict_counts
 
 _FINDINGS_SHOWN: Final = 3
+_VERDICTS: Final = ("issues", "failed", "fine", "informing", "not_evaluated")  # keys of --json, in the order of the text
 
 
 def verdict_lines(report: Report) -> Iterator[str]:
@@ -20,10 +21,7 @@ def verdict_lines(report: Report) -> Iterator[str]:
     if not rules:
         return
     counts = _counts(report)
-    parts = [plural(counts["issues"], "issue")]
-    parts += [f"{counts['failed']} failed"] * bool(counts["failed"]) + [f"{counts['fine']} fine"]
-    parts += [f"{counts['informing']} for information"] * bool(counts["informing"]) + [f"{counts['not_evaluated']} not evaluated"]
-    yield f"Rules: {', '.join(parts)}"
+    yield f"Rules: {verdict_counts(*(counts[key] for key in _VERDICTS))}"
     causes = [finding for finding in report.findings if finding.explained_by is None]
     for number, finding in enumerate(causes[:_FINDINGS_SHOWN], 1):
         cost = [duration(finding.cost_ns)] if finding.cost_ns is not None else []
@@ -48,7 +46,7 @@ def _counts(report: Report) -> dict[str, int]:
     rules = [result for result in report.rules if result.category != "report"]
     words = {ISSUES: "issues", ERROR: "failed", FINE: "fine", NOT_EVALUATED: "not_evaluated"}
     states = ["informing" if result.informs and result.verdict == FINE else words[result.verdict] for result in rules]
-    return {word: states.count(word) for word in ("issues", "failed", "fine", "informing", "not_evaluated")}
+    return {word: states.count(word) for word in _VERDICTS}
 
 
 def summary(report: Report, written: Mapping[str, Path]) -> dict[str, Any]:

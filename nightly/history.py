@@ -297,8 +297,9 @@ def _step_findings(steps: pl.DataFrame, current: pl.DataFrame) -> list[Finding]:
     for row in steps.filter(pl.col("step_mark").is_not_null()).join(reported, on="id", how="semi").iter_rows(named=True):
         kind: Kind = "regression" if row["step_mark"] == "regression" else "improvement"
         change, count = row["step_change_percent"], row["step_runs"]
+        differs = f"{wording.percent(abs(change))} {'more' if change > 0 else 'less'}"
         text = (
-            f"{wording.duration(row['step_median_ns'])} from step to step, {abs(change):.1f} % {'more' if change > 0 else 'less'} than the"
+            f"{wording.duration(row['step_median_ns'])} from step to step, {differs} than the"
             f" median of the {count} comparable runs before ({wording.duration(row['step_base_ns'])})"
         )
         findings.append(
@@ -327,7 +328,7 @@ def _new_issues(current: pl.DataFrame, settings: Settings) -> list[Finding]:
             .filter((pl.col("verdict") == ISSUES) & pl.col("fine") & reported)
             .collect()
         )
-        text = f"{rule} finds an issue; the {settings.fine_runs} comparable runs before were fine"
+        text = f"{rule} finds an issue; the {settings.fine_runs} comparable runs before passed"
         findings += [Finding("new_issue", row["id"], row["family"], text, settings.fine_runs, rule) for row in new.iter_rows(named=True)]
     return findings
 

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
+from ..analysis.toolkit.wording import threshold_text
 from ..report_templates.figures.trend import Dot, trend
 from ..report_templates.output import pages
 from ..report_templates.text.formats import UNKNOWN, clip, count, duration, moment, percent, plural, points
@@ -36,7 +37,7 @@ _STATES: Final = {
 _VERDICTS: Final = {
     ISSUE: Markup('<td class="v-issue">✕<span class="quiet"> issue</span></td>'),
     ERROR: Markup('<td class="v-error">!<span class="quiet"> error</span></td>'),
-    FINE: Markup('<td class="v-fine">✓<span class="quiet"> fine</span></td>'),
+    FINE: Markup('<td class="v-fine">✓<span class="quiet"> passed</span></td>'),
     NOT_EVALUATED: Markup("<td>–</td>"),
 }
 _NO_VERDICT: Final = Markup("<td></td>")
@@ -46,12 +47,12 @@ STEP_TO_STEP: Final = (
     " duration on the host. The report shows the same number"
 )
 BUSY: Final = "busy time of all GPUs / their profile spans, as in the report's first sentence"
-ACTIVE: Final = "share of utilisation samples above 0 %; ~: nothing was sampled, share of the stretches of the trace with any kernel"
+ACTIVE: Final = "share of utilization samples above 0%; ~: nothing was sampled, share of the stretches of the trace with any kernel"
 _METRICS: Final = (
     ("step_median_ns", "Step time"),
     ("gpu_busy_percent", "GPU busy"),
     ("gpu_active_percent", "GPU active"),
-    ("gpu_utilization_percent", "GPU utilisation"),
+    ("gpu_utilization_percent", "GPU utilization"),
     ("exposed_communication_percent", "Exposed communication"),
     ("gpu_memory_percent", "GPU memory"),
 )
@@ -104,7 +105,7 @@ def index_page(index: Index, *, most_runs: int = 1_000, most_families: int = 60)
         left_out=f"all {count(index.total)} are in index.parquet",
         hints={"Step time": STEP_TO_STEP, "GPU busy": BUSY, "GPU active": ACTIVE},
         place=clip(index.place, 200),
-        threshold=f"{index.settings.threshold_percent:g}\u00a0%",
+        threshold=threshold_text(index.settings.threshold_percent),
         deviations=f"{index.settings.deviations:g}",
     )
 
@@ -150,7 +151,7 @@ def _tiles(index: Index) -> list[tuple[str, str, str]]:
         ("Reported", count(index.states.get("reported", 0)), ""),
         ("Failed", count(index.states.get("failed", 0)), "no report"),
         ("Regressions", count(numbers["regression"]), "from step to step"),
-        ("New issues", count(numbers["new_issue"]), "fine before"),
+        ("New issues", count(numbers["new_issue"]), "passed before"),
         ("Improvements", count(numbers["improvement"]), "from step to step"),
     ]
     unfinished = index.states.get("running", 0) + index.states.get("waiting", 0)
@@ -190,7 +191,7 @@ def _line(findings: Sequence[Finding], row: Row | None, anchors: dict[str, str])
     first = findings[0]
     if first.kind == "new_issue":
         rules = ", ".join(one.rule or "" for one in findings)
-        text = f"{rules}: fine in the {first.runs} comparable runs before"
+        text = f"{rules}: passed in the {first.runs} comparable runs before"
     else:
         text = first.text
     return Line(_name(row) if row else first.id, _href(row), first.family, anchors.get(first.family), text)

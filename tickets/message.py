@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from ..analysis.toolkit.wording import duration, moment, percent, plural
+from ..analysis.toolkit.wording import duration, moment, percent, verdict_counts
 from ..errors import InputError
 
-WORDS: Final = {"IssuesFound": "issue", "Error": "failed", "NoIssuesFound": "fine", "NotEvaluated": "not evaluated"}
+WORDS: Final = {"IssuesFound": "issue", "Error": "error", "NoIssuesFound": "passed", "NotEvaluated": "not evaluated"}
 """The verdicts of report.json in words, issues first."""
 _TOP: Final = 3
 _SCHEMA: Final = 1
@@ -19,7 +19,7 @@ _SCHEMA: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """``verdict``: issue, fine, informs, not evaluated or failed. ``note``: the finding, or why there is none."""
+    """``verdict``: issue, error, passed, informational or not evaluated. ``note``: the finding, or why there is none."""
 
     rule: str
     verdict: str
@@ -123,15 +123,14 @@ def order(verdict: str) -> int:
 
 def _verdict(rule: Mapping[str, Any]) -> Verdict:
     verdict = rule["verdict"]
-    word = "informs" if rule.get("informs") and verdict == "NoIssuesFound" else WORDS.get(verdict, str(verdict))
+    word = "informational" if rule.get("informs") and verdict == "NoIssuesFound" else WORDS.get(verdict, str(verdict))
     return Verdict(str(rule["rule"]), word, str(rule.get("finding") or rule.get("reason") or ""))
 
 
 def counts(verdicts: Sequence[Verdict]) -> str:
-    """Count the rules by verdict: "5 issues, 4 fine, 7 not evaluated"."""
+    """Count the rules by verdict: "5 issues, 4 passed, 7 not evaluated"."""
     words = [verdict.verdict for verdict in verdicts]
-    labels = {"failed": "failed", "fine": "fine", "informs": "for information", "not evaluated": "not evaluated"}
-    return ", ".join([plural(words.count("issue"), "issue"), *(f"{words.count(word)} {labels[word]}" for word in labels if word in words)])
+    return verdict_counts(*map(words.count, ("issue", "error", "passed", "informational", "not evaluated")))
 
 
 def _finding(finding: Mapping[str, Any]) -> Finding:

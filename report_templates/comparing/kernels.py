@@ -11,6 +11,7 @@ from ..blocks import BARS, Figure, Section, meaning_of, say
 from ..blocks.tables import Cell, Col, Table, table, word
 from ..figures.axes import time_unit
 from ..figures.diverging_bars import Effect, diverging_bars
+from ..text import labels
 from ..text.formats import plural
 from . import words
 
@@ -36,7 +37,7 @@ def kernels(comparison: Comparison) -> Section:
         "kernels-categories",
         f"Categories of kernels {unit}",
         comparison.categories,
-        Col("Category", lambda row: Cell(row.name), kind="name"),
+        Col("Category", lambda row: Cell(labels.category(row.name)), kind="name"),
         *words.AMOUNT,
         Col("Runs, base", lambda row: row.base_count, words.number),
         Col("Runs, new", lambda row: row.new_count, words.number),
@@ -89,7 +90,7 @@ def _table(comparison: Comparison, unit: str) -> Table | None:
         f"Every kernel, largest effect {unit} first",
         comparison.kernels,
         Col("Kernel", lambda row: word(row.short_name, full=_names(row), limit=72), kind="name", code=True),
-        Col("Category", lambda row: row.category, html_only=True),
+        Col("Category", lambda row: labels.category(row.category), html_only=True),
         Col("Verdict", lambda row: words.state_within_spread(row.state, large=large(row))),
         Col("Effect", lambda row: row.effect_ns, words.effect),
         Col("Change", lambda row: row.change_percent, words.change),

@@ -56,9 +56,7 @@ def _test(steps: StepComparison) -> str:
         return ""
     low, high = (words.change(value).text for value in (steps.shift_low_percent, steps.shift_high_percent))
     chance = "p\u00a0<\u00a00.0001" if steps.p_value < 0.0001 else f"p\u00a0=\u00a0{significant(steps.p_value)}"
-    return (
-        f"The shift is {words.change(steps.shift_percent).text}, with 99 % confidence between {low} and {high} (rank-sum test: {chance})."
-    )
+    return f"The shift is {words.change(steps.shift_percent).text}, with 99% confidence between {low} and {high} (rank-sum test: {chance})."
 
 
 def _note(steps: StepComparison) -> str:

@@ -83,4 +83,4 @@ def _tile(part: Amount, name: str, per: str) -> Tile:
 
 
 def _moved(before: float, after: float) -> str:
-    return words.ratio(before, after).replace("times as much", "times") if before else words.signed(after)
+    return words.ratio(before, after) if before else words.signed(after)

@@ -8,7 +8,7 @@ from ...analysis.report.comparison import Comparison, Measure, MemoryChange, Ver
 from ..blocks import Figure, Section, plain, say
 from ..blocks.tables import Cell, Col, table
 from ..figures.before_after import Pair, before_after
-from ..text.formats import UNKNOWN, bandwidth, capitalized, duration, percent, plural, points, size
+from ..text.formats import UNKNOWN, bandwidth, capitalized, duration, percent, plural, points, size, threshold_text
 from ..text.signs import SIGNS
 from . import words
 
@@ -21,7 +21,7 @@ _ORDER: Final = ("broken", "mended", "other", "same")
 _DEFINITIONS: Final = (
     (
         "Steps",
-        "Slower or faster where a rank-sum test (Mann and Whitney) finds it at a level of 1 % and the medians differ by the threshold.",
+        "Slower or faster where a rank-sum test (Mann and Whitney) finds it at a level of 1% and the medians differ by the threshold.",
     ),
     (
         "Parts",
@@ -30,10 +30,10 @@ _DEFINITIONS: Final = (
     ),
     (
         "Kernels",
-        "Where the effect is at least the threshold in percent of the kernel and 0.2 % of a step, and the mean moved by more than the"
+        "Where the effect is at least the threshold in percent of the kernel and 0.2% of a step, and the mean moved by more than the"
         " shortest and longest run allow, or the number of runs changed.",
     ),
-    ("Copies", "Where bytes and time changed by the threshold, or the time alone by 10 %, and the effect is 0.2 % of a step."),
+    ("Copies", "Where bytes and time changed by the threshold, or the time alone by 10%, and the effect is 0.2% of a step."),
     ("Effect", "New minus base. Times of all processes are divided by the steps of all processes."),
 )
 
@@ -175,7 +175,7 @@ def launches(comparison: Comparison) -> Section:
 
 
 def utilization(comparison: Comparison) -> Section:
-    """Make "Sampled utilisation": means of GPUs and processors in both runs."""
+    """Make "Sampled utilization": means of GPUs and processors in both runs."""
     over, means = _SAMPLED_OVER[comparison.sampling.over], comparison.sampling.means
     sampled = [
         f"{row.name} {percent(row.base_percent)} before, {percent(row.new_percent)} now ({points(row.difference_points)})"
@@ -186,7 +186,7 @@ def utilization(comparison: Comparison) -> Section:
     for why in dict.fromkeys(row.absent for row in means if row.absent is not None):
         sentences.append(f"{', '.join(row.name for row in means if row.absent == why)}: {why}.")
     rows = table(
-        "utilisation-table",
+        "utilization-table",
         f"Means {over}",
         means,
         Col("Metric", lambda row: Cell(row.name), kind="name"),
@@ -197,16 +197,16 @@ def utilization(comparison: Comparison) -> Section:
         note="Every machine that was sampled counts the same. No verdict follows from these: samplers see all that ran on a machine.",
     )
     lead = " ".join(sentences) or "No samples of GPUs or processors in both runs."
-    return Section("utilisation", "Sampled utilisation", say("{}", lead), [rows])
+    return Section("utilization", "Sampled utilization", say("{}", lead), [rows])
 
 
 def verdicts(comparison: Comparison) -> Section:
     """Make "Rules": the verdicts of both runs."""
     if not comparison.rules:
         return Section("verdicts", "Rules", say("No rule ran for either run."))
-    broken, mended = (", ".join(row.rule for row in comparison.rules if row.outcome == outcome) for outcome in ("broken", "mended"))
+    broken, fixed = (", ".join(row.rule for row in comparison.rules if row.outcome == outcome) for outcome in ("broken", "mended"))
     sentences = [f"New issues: {broken}."] if broken else []
-    sentences += [f"Mended: {mended}."] if mended else []
+    sentences += [f"Fixed: {fixed}."] if fixed else []
     rows = table(
         "verdicts-table",
         "Verdicts of both runs",
@@ -219,7 +219,7 @@ def verdicts(comparison: Comparison) -> Section:
         Col("Of the base run", lambda rule: plain(rule.base_finding), limit=200, html_only=True),
         pdf_rows=30,
     )
-    return Section("verdicts", "Rules", say("{}", " ".join(sentences) or "No rule went from fine to issue, or back."), [rows])
+    return Section("verdicts", "Rules", say("{}", " ".join(sentences) or "No rule went from passed to issue, or back."), [rows])
 
 
 def _verdict(verdict: str | None) -> Cell:
@@ -237,7 +237,7 @@ def _outcome(change: VerdictChange) -> Cell:
 
 def reading(comparison: Comparison) -> Section:
     """Make "How to read this": the conditions for a change."""
-    lead = say("A change is beyond the spread of both runs and at least the threshold of {} %.", f"{comparison.threshold_percent:g}")
+    lead = say("A change is beyond the spread of both runs and at least the threshold of {}.", threshold_text(comparison.threshold_percent))
     definitions = list(_DEFINITIONS)
     if comparison.basis.unit == "second" and comparison.whole is not None:
         definitions.append(("Per second", f"Times are divided by seconds of the GPUs' span, because: {comparison.basis.why}."))

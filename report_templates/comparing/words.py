@@ -20,7 +20,7 @@ _STATES: Final = {
     "same": ("= same", "v-none"),
     "slower": ("▲ slower", "v-issue"),
     "faster": ("▼ faster", "v-fine"),
-    "mended": ("✓ mended", "v-fine"),
+    "mended": ("✓ fixed", "v-fine"),
     "broken": ("✕ new issue", "v-issue"),
 }
 _NEGATIVE: Final = re.compile(r"(?<![\w.-])-(?=\d)")

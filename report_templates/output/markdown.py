@@ -19,7 +19,8 @@ from ...analysis.report.rules import Finding, RuleParameter, RuleResult
 from ...analysis.toolkit.wording import shape_text
 from ..sections.data_quality import data_quality
 from ..sections.verdicts import counted, judged
-from ..text.formats import UNKNOWN, capitalized, count, duration, moment, percent, percent_of, plural, sentences
+from ..text import labels
+from ..text.formats import UNKNOWN, capitalized, count, duration, moment, percent, percent_of, plural, sentences, united
 from ..text.markdown import Prose, code, tokens, unglued
 from ..text.signs import ERROR, ISSUE, NOT_EVALUATED
 from .evidence import Evidence, of_finding, of_gpu_time, of_kernels, of_window
@@ -317,7 +318,7 @@ class _Page:
         groups: dict[tuple[str, str, str], list[str]] = {}
         for verdict in judged(self._report):
             if verdict.kind in (ERROR, NOT_EVALUATED):
-                word = "failed" if verdict.kind == ERROR else "not evaluated"
+                word = "error" if verdict.kind == ERROR else "not evaluated"
                 key = (word, verdict.rule.reason or "no reason is known", verdict.rule.capture or "")
                 groups.setdefault(key, []).append(verdict.rule.rule)
         rows = self._rows(len(groups), "reason of rules without a verdict", "reasons of rules without a verdict", self._extent.reasons)
@@ -360,13 +361,15 @@ class _Page:
 
 
 def _class(kernel: Kernel) -> str:
-    return kernel.category if kernel.precision == "unknown" else f"{kernel.category}, {kernel.precision}"
+    category = labels.category(kernel.category)
+    return category if kernel.precision == "unknown" else f"{category}, {kernel.precision}"
 
 
 def _setting(parameter: RuleParameter) -> str:
-    unit = f" {parameter.unit}" if parameter.unit not in ("", "factor") else ""
+    value = str(parameter.value)
+    value = united(value, parameter.unit) if parameter.unit not in ("", "factor") else value
     changed = f" (default {parameter.default})" if parameter.changed else ""
-    return f"`{parameter.name}` = {parameter.value}{unit}{changed}"
+    return f"`{parameter.name}` = {value}{changed}"
 
 
 def _list(items: Iterator[str] | Sequence[str]) -> str:

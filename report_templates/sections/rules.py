@@ -281,7 +281,7 @@ def _parameters(id: str, parameters: Sequence[RuleParameter]) -> Table | None:
         Col("Parameter", lambda parameter: clip(parameter.name, 60), kind="name"),
         Col("Value", lambda parameter: Cell(setting(parameter.value)), kind="number"),
         Col("Unit", lambda parameter: clip(parameter.unit, 40)),
-        Col("As time", lambda parameter: Cell(_time(parameter) or "–"), kind="number"),
+        Col("As time", lambda parameter: Cell(_time(parameter) or UNKNOWN), kind="number"),
         Col("Default", lambda parameter: Cell(setting(parameter.default)), kind="number"),
         Col(
             "Set by",
@@ -304,7 +304,7 @@ def _line(parameters: Sequence[RuleParameter]) -> Markup:
         if parameter.name == _SCAN and not parameter.changed:
             continue
         times = "×\u00a0" if parameter.unit[:1].isdigit() else ""
-        unit = f"\u00a0{times}{clip(parameter.unit, 40)}" if isinstance(parameter.value, int | float) and parameter.unit else ""
+        unit = united("", times + clip(parameter.unit, 40)) if isinstance(parameter.value, int | float) and parameter.unit else ""
         notes = [
             text for text in (_time(parameter), f"changed; default {setting(parameter.default)}" if parameter.changed else None) if text
         ]

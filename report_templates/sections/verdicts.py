@@ -12,14 +12,16 @@ from markupsafe import Markup
 
 from ...analysis.report.model import Report
 from ...analysis.report.rules import Finding, RuleResult
+from ...analysis.toolkit import wording
 from ..blocks import coded, name, plain
 from ..blocks.tables import Cell
-from ..text.formats import UNKNOWN, clip, duration, percent, plural, sentences
+from ..text.formats import UNKNOWN, clip, duration, percent, sentences
 from ..text.signs import ERROR, FINE, INFORMATION, ISSUE, NOT_EVALUATED, SIGNS, Sign
 
 FIRST: Final = 3  # findings on the first page
 ABSENT: Final = "rules-absent"  # id of the list of rules without a verdict
 _ORDER: Final = list(SIGNS)
+_IN_COUNT: Final = re.compile("(?<!,) ")  # between a count and its words
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,16 +83,10 @@ def _kind(rule: RuleResult) -> str:
 
 
 def counted(verdicts: Sequence[Judged]) -> str:
-    """Write "4 issues · 9 fine · 2 for information · 5 not evaluated"."""
-    numbers = Counter(one.sign.mark for one in verdicts)
-    texts = [plural(numbers["v-issue"], "issue")]
-    if numbers["v-error"]:
-        texts.append(plural(numbers["v-error"], "error"))
-    texts.append(f"{numbers['v-fine']}\u00a0fine")
-    if numbers["v-info"]:
-        texts.append(f"{numbers['v-info']}\u00a0for\u00a0information")
-    texts.append(f"{numbers['v-none']}\u00a0not\u00a0evaluated")
-    return " · ".join(texts)
+    """Write "4 issues, 9 passed, 2 informational, 5 not evaluated"."""
+    numbers = Counter(verdict.kind for verdict in verdicts)
+    text = wording.verdict_counts(*(numbers[kind] for kind in (ISSUE, ERROR, FINE, INFORMATION, NOT_EVALUATED)))
+    return _IN_COUNT.sub("\u00a0", text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ class Sign:
 SIGNS: Final = {
     ISSUE: Sign("✕ Issue", "v-issue"),
     ERROR: Sign("! Error", "v-error"),
-    FINE: Sign("✓ Fine", "v-fine"),
-    INFORMATION: Sign("i Information", "v-info"),
+    FINE: Sign("✓ Passed", "v-fine"),
+    INFORMATION: Sign("i Informational", "v-info"),
     NOT_EVALUATED: Sign("– Not evaluated", "v-none"),
 }
