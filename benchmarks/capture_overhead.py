@@ -5,7 +5,7 @@
 A small network is trained with numpy, and with torch on the processor if it is installed: 10 annotations in a step of about 10 ms.
 The loop runs in pairs, once as it is (the same code without the annotations), once in a session with the sampler at 500 ms; which comes
 first is drawn. Of each pair the relative difference of the wall time of a step, and of the processor time of the whole process, in which
-the threads that drain and sample are. Printed is the mean over all pairs with its 95 % confidence interval (bootstrap, 10,000 draws), and
+the threads that drain and sample are. Printed is the mean over all pairs with its 95% confidence interval (bootstrap, 10,000 draws), and
 what the recorder's threads took. Wall time needs an idle machine; processor time bears other work, though caches are shared.
 """
 
@@ -159,7 +159,7 @@ def measure(label: str, loop: Callable[[int], tuple[Steps, Steps]], pairs: int, 
     for name, values in zip(("wall time", "processor time"), differences, strict=True):
         mean, low, high = interval(values)
         verdict = "not measurable" if low <= 0 <= high else "less than none" if high < 0 else f"at most {high:.2%}"
-        print(f"  {name:15} {mean:+.3%}, 95 % interval {low:+.3%} to {high:+.3%}; median {statistics.median(values):+.3%}: {verdict}")
+        print(f"  {name:15} {mean:+.3%}, 95% interval {low:+.3%} to {high:+.3%}; median {statistics.median(values):+.3%}: {verdict}")
     more = "" if os.environ["OMP_NUM_THREADS"] == "1" else ", those of the arithmetic included"
     print(f"  threads of the recorder: {statistics.fmean(others):.4%} of a core{more}")
 

@@ -41,7 +41,7 @@ def write_runs(out: Path, first: int, last: int, families: int) -> None:
             options="0123456789ab", bytes=8 * 10**7, files=8, folder=report.relative_to(out).as_posix(), written=files, seconds=0.7,
             reported_at_ns=START + night * DAY, name=f"job-{family}x-{night:05}", labels={"team": str(family % 9)}, status="completed",
             started_ns=START + night * DAY - DAY // 2, duration_ns=DAY // 4, nodes=1, ranks=8, gpus=8, gpu_name="NVIDIA H100 80GB HBM3",
-            headline="GPUs were busy 61 % of the time.", gpu_active_percent=chance.uniform(50, 70), steps=40,
+            headline="GPUs were busy 61% of the time.", gpu_active_percent=chance.uniform(50, 70), steps=40,
             step_median_ns=round(2e8 * chance.gauss(1, 0.01)), exposed_communication_percent=chance.uniform(5, 9), gpu_memory_percent=70.0,
             verdicts={rule: chance.choice(("NoIssuesFound",) * 9 + ("IssuesFound",)) for rule in RULES},
         )  # fmt: skip

@@ -154,7 +154,7 @@ def main() -> None:
         complete, _, complete_size = medians["all members"]
         for label, (seconds, peak, size) in medians.items():
             print(f"{label}: {seconds:.2f} s, {peak:.0f} MiB peak, store of {size / 1e6:.1f} MB", end="; ")
-            print(f"with all: {100 * (complete / seconds - 1):+.1f} % processor time, {100 * (complete_size / size - 1):+.1f} % store")
+            print(f"with all: {100 * (complete / seconds - 1):+.1f}% processor time, {100 * (complete_size / size - 1):+.1f}% store")
 
 
 if __name__ == "__main__":

@@ -53,7 +53,7 @@ def load(
     from ..ingest import ingest
 
     with ingest([source], progress=progress, **of_store) as store:
-        progress("analysing", None)
+        progress("analyzing", None)
         return Loaded(analyze(store, Options(generated_at_ns=0, selection=selection)), None)
 
 

@@ -157,7 +157,7 @@ TOP = option("--top", type=Number(1, 1000), default=15, show_default=True, help=
 PAPER = option("--paper", type=click.Choice(["A4", "Letter"], case_sensitive=False), default="A4", show_default=True,
                help="Page of the PDF.")  # fmt: skip
 TIMELINE_EVENTS = option("--timeline-events", type=Number(0, 2_000_000), default=300_000, show_default=True, metavar="N",
-                         help="Events that the timeline draws; more are merged with their neighbours. 0: no timeline.")  # fmt: skip
+                         help="Events that the timeline draws; more are merged with their neighbors. 0: no timeline.")  # fmt: skip
 PEAK = option("--peak", "peaks", multiple=True, type=Listed(r"[\s,;]+"), callback=_peaks, metavar="TYPE=TFLOPS",
               help="Peak of the GPUs, such as bf16=989 or memory=3350 (GB/s), instead of the published one; may be repeated.")  # fmt: skip
 GENERATED_AT = option("--generated-at", metavar="TIME", help="Time of making that the report states (ISO 8601, UTC); the same input then "

@@ -26,7 +26,7 @@ class OneBusyCore(postrun.Rule):
 
     def evaluate(self, run, parameters):
         if not run.samples.has("core"):
-            return postrun.not_evaluated("no CPU samples in this run", "Record the utilisation of every core.")
+            return postrun.not_evaluated("no CPU samples in this run", "Record the utilization of every core.")
         machines = []
         for block in run.samples.blocks():  # whole machines at a time, so that memory stays bounded
             cores = block.boxes("core")  # a row per core: node, unit, samples, min, p5, p25, p50, p75, p95, max, mean
@@ -46,8 +46,8 @@ class OneBusyCore(postrun.Rule):
             violations=len(issues),
             datapoints=len(machines),
             details=details,
-            finding=f"Core {worst['core']} of {worst['node']} is at {worst['median']:.0f} % (median) while the mean of the machine's cores"
-            f" is {worst['mean']:.0f} %; thresholds {parameters['core_threshold']} % and {parameters['mean_threshold']} %.",
+            finding=f"Core {worst['core']} of {worst['node']} is at {worst['median']:.0f}% (median) while the mean of the machine's cores"
+            f" is {worst['mean']:.0f}%; thresholds {parameters['core_threshold']}% and {parameters['mean_threshold']}%.",
             recommendation="Give the data loader more worker processes (`num_workers=4`), so that one core does not hold up the others.",
         )
 

@@ -21,7 +21,7 @@ BATCH: Final = 50_000
 _ROWS: Final = {
     "run": "run (one)", "source": "input file", "node": "machine", "process": "process", "device": "GPU of a machine",
     "profile_window": "stretch of time that a process was profiled", "recorded_window": "session of a recorded process",
-    "device_event": "kernel run, copy, memset or synchronisation record on a device", "host_event": "call or function of a thread",
+    "device_event": "kernel run, copy, memset or synchronization record on a device", "host_event": "call or function of a thread",
     "annotation": "range that the program or its framework named", "step": "training step", "sample": "value of a metric or counter",
     "python_window": "file of a Python profile", "python_profile": "function of a Python profile",
     "python_call": "pair of functions of a Python profile of which one called the other",

@@ -29,7 +29,7 @@ from .torch_trace.recognize import recognizes_torch_trace
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A kind of file. ``recognises(head, path)``: whether a file is one, by its decompressed beginning and its path with slashes.
+    """A kind of file. ``recognizes(head, path)``: whether a file is one, by its decompressed beginning and its path with slashes.
 
     ``not_read``: for formats that are known but not read, the next step for the user.
     """

@@ -2,7 +2,7 @@
 
 The last index.parquet is the cache of the markers: only markers with another version are read again. Nights that write the index at the
 same time do not remove each other's rows: index.parquet is replaced only if it is still the one that was read before the markers were
-listed, and a writer that afterwards finds another one starts again.
+listed, and a writer that afterward finds another one starts again.
 """
 
 from __future__ import annotations

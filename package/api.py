@@ -126,7 +126,7 @@ def make_report(
         if printer is None and "pdf" in output.formats:
             printer = stack.enter_context(Printer())  # loads WeasyPrint while the traces are read
         with _store(source, ingest_options, progress) as store, store.unchanged():
-            tell("analysing", None)
+            tell("analyzing", None)
             report = analysis.analyze(store, dataclasses.replace(options, selection=selection))
             tell("drawing", None)
             timeline = timelines.timeline_for(store, report, output.formats, output.drawn_events)

@@ -22,7 +22,7 @@ _STORAGE_STALL = (JOB_START + 520 * SECOND, JOB_START + 590 * SECOND)
 _STORAGE_STALL_NS = 740_000_000  # added to each step
 _EVALUATION_START = JOB_START + 700 * SECOND
 _EVALUATION_STEPS = 90
-_IDLE_TAIL_SECONDS, _FINALISATION_SECONDS = 214, 12
+_IDLE_TAIL_SECONDS, _FINALIZATION_SECONDS = 214, 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def job_around(ranks: list[Rank], problems: Problems, seed: int, gpus_per_node: 
     random = Random(seed * 10_007 - 2).random
     profiled = ranks[0].steps
     typical = int(median(step.end - step.start for step in profiled))
-    training_end = JOB_START + (JOB_SECONDS - (_IDLE_TAIL_SECONDS if problems.idle_tail else _FINALISATION_SECONDS)) * SECOND
+    training_end = JOB_START + (JOB_SECONDS - (_IDLE_TAIL_SECONDS if problems.idle_tail else _FINALIZATION_SECONDS)) * SECOND
     stall = _STORAGE_STALL if problems.data_stall else None
 
     def lengths(number: int, time: int) -> tuple[int, int]:

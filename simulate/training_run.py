@@ -42,7 +42,7 @@ _CALL = {
 class Problems:
     """Problems that are planted in the run; each can be switched off."""
 
-    straggler_rank: int | None = 5  # computes 12 % slower than the others
+    straggler_rank: int | None = 5  # computes 12% slower than the others
     exposed_communication: bool = True  # the last large gradient buckets are only reduced after backward
     idle_tail: bool = True  # the GPUs do nothing during the last minutes of the job
     data_stall: bool = True  # a loader that stalls every eighth step, once for long, and copies from pageable memory

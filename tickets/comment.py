@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from ..analysis.toolkit.wording import plural
+from ..analysis.toolkit.wording import count, plural
 from .markup import Dialect, FileLink, length
 from .message import Finding, Message, counts, marker
 
@@ -39,7 +39,7 @@ def comment(
         text = dialect.page.format("\n\n".join(blocks), marker(message.key))
         if limit is None or length(text) <= limit:
             break
-        shortened = f"Cut: a comment here has at most {limit:,} characters; the rest is in the report."
+        shortened = f"Cut: a comment here has at most {count(limit)} characters; the rest is in the report."
     return text
 
 

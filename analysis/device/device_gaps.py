@@ -60,7 +60,7 @@ class GapGroup:
     """Some devices and their gaps. ``condition``: SQL that is true for their rows of ``device_event AS e``.
 
     ``gaps``: row (of the device), start, end; of the event that ends the gap: process, kernel (whether it is one), name, duration, and
-    ``ready``, the end of its launch call within the gap (null if the trace does not have it). ``longest``: those of each device above 1 %
+    ``ready``, the end of its launch call within the gap (null if the trace does not have it). ``longest``: those of each device above 1%
     of its span, and at least its ten longest, with more about the work around them.
     """
 

@@ -21,7 +21,7 @@ from ..toolkit.wording import duration, whole_percent
 from .operator_times import OperatorTimes, operator_times
 from .phases import by_phase, phases_and_parts
 
-OTHER_OPERATORS: Final = "other (< 2 %)"
+OTHER_OPERATORS: Final = "other (< 2%)"
 _LEAST_PERCENT: Final = 2.0
 _MUCH_OTHER: Final = 25.0
 _ONE_SIDED: Final = 70.0
@@ -48,7 +48,7 @@ def framework(store: Store, attributed_work: pl.DataFrame | None = None) -> Fram
     ``percent`` is of that span, averaged over the processes. ``step_parts``: union per process of the host ranges that name a part; percent
     of all parts together. ``cpu_operators``: summed inclusive times. ``gpu_operators``: device time of the work that an operator launched
     itself (``attributed_work``, as :func:`.operators.operators` takes it), and the hosted profiler's gpu_functions.
-    Operators below 2 % are one row. ``collectives``: communication kernels by name, and the ranges of Horovod, smdataparallel and NCCL in
+    Operators below 2% are one row. ``collectives``: communication kernels by name, and the ranges of Horovod, smdataparallel and NCCL in
     framework timelines.
     """
     phases = _phases(store)
@@ -144,7 +144,7 @@ def _gpu_operators(store: Store, attributed_work: pl.DataFrame | None) -> tuple[
 
 
 def _rows(operators: pl.DataFrame) -> tuple[OperatorRow, ...]:
-    """Order operators by time, and merge those below 2 % into a last row."""
+    """Order operators by time, and merge those below 2% into a last row."""
     total = int(operators["total"].sum()) if len(operators) else 0
     rows = [
         OperatorRow(name, count, time, percent_of(time, total))

@@ -114,10 +114,10 @@ def _statement(usage: dict[str, MetricUsage], gpu_mean: float) -> str | None:
             f" {_MACHINE}."
         )
     if gpu.derived:  # the documented thresholds are for samples, not for short buckets of a profile
-        return f"No GPU utilisation was sampled; derived from kernel activity its median is {whole_percent(gpu.p50)}."
+        return f"No GPU utilization was sampled; derived from kernel activity its median is {whole_percent(gpu.p50)}."
     if _exact(gpu.p95) < _BUSY and cpu is not None and _exact(cpu.p95) < _BUSY:
         return (
-            f"Under-utilised: the 95th percentile of the GPUs is {whole_percent(gpu.p95)}, of the CPU {whole_percent(cpu.p95)};"
+            f"Under-utilized: the 95th percentile of the GPUs is {whole_percent(gpu.p95)}, of the CPU {whole_percent(cpu.p95)};"
             " a smaller instance would do."
         )
     if _exact(gpu.p95) < _BUSY and cpu is not None and _exact(cpu.p95) > _BUSY:

@@ -56,8 +56,8 @@ class Basis:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """``state``: slower, faster, same (a change beyond 10 % or the threshold is ruled out) or "cannot say". ``percent``: change of the
-    time, positive if slower; ``low_percent``, ``high_percent``: its 99 % interval, or, of counts, what the edges of the profiles can
+    """``state``: slower, faster, same (a change beyond 10% or the threshold is ruled out) or "cannot say". ``percent``: change of the
+    time, positive if slower; ``low_percent``, ``high_percent``: its 99% interval, or, of counts, what the edges of the profiles can
     cut. ``evidence``: steps, ranges, counts, or None."""
 
     state: str
@@ -88,7 +88,7 @@ class StepComparison:
     ``measure``: "from step to step" (end of the GPU work of one step to that of the next), "device" (first start to last end of the GPU
     work of a step) or "host". ``verdict``: slower, faster, same (within the spread, or below the threshold), or undecided (too few
     steps). ``p_value``: two-sided rank-sum test. ``likelier``: the probability that a step of new takes longer than one of base.
-    ``shift_*_percent``: Hodges-Lehmann estimate of the change and its 99 % interval. ``edges``, ``*_counts``: both distributions over the
+    ``shift_*_percent``: Hodges-Lehmann estimate of the change and its 99% interval. ``edges``, ``*_counts``: both distributions over the
     same bins; ``*_beyond`` values are above the last edge."""
 
     measure: str

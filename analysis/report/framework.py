@@ -55,7 +55,7 @@ class PhaseMetrics:
 class Framework:
     """Time by phase (percent of the span from the first step's start to the last step's end, averaged over processes), by part of the
     step (forward, backward, optimizer, data loading), CPU operators (inclusive times) and GPU operators (device work they launched
-    themselves; below 2 % is one row "other (< 2 %)"), collectives."""
+    themselves; below 2% is one row "other (< 2%)"), collectives."""
 
     phases: tuple[Share, ...]
     step_parts: tuple[Share, ...]

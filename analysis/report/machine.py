@@ -24,7 +24,7 @@ class MetricUsage:
 
 @dataclass(frozen=True, slots=True)
 class ActiveTime:
-    """Share of utilization samples above 0 %, pooled over every unit (GPU or core) of every node."""
+    """Share of utilization samples above 0%, pooled over every unit (GPU or core) of every node."""
 
     points: int
     active: int

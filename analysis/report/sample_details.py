@@ -7,7 +7,7 @@ from .details import DetailsRow, RuleDetails
 
 
 class Snapshots(DetailsRow):
-    """Snapshots of a node by state; ``above``, ``other`` and ``bottleneck`` sum to 100 %."""
+    """Snapshots of a node by state; ``above``, ``other`` and ``bottleneck`` sum to 100%."""
 
     snapshots: int
     low: int
@@ -141,7 +141,7 @@ class BatchSizeDetails(RuleDetails, kw_only=True):
 
 
 class ComparedGpu(Gpu):
-    """``histogram``: share of the samples per bin of 2 % utilization."""
+    """``histogram``: share of the samples per bin of 2% utilization."""
 
     rank: int | None
     derived: bool

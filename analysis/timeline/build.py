@@ -228,7 +228,7 @@ def _merged_words(duration_ns: npt.NDArray[np.int64], merged: Merged, stretches:
     share = percent(100 * time / whole_time) if whole_time else "none"
     remarks = [
         f"Of {plural(total, 'event')} {count(single)} are shown one by one; {count(members)} that are shorter than"
-        f" {duration(merged.width_ns)} ({share} of the time of all events) are merged with neighbours of their lane"
+        f" {duration(merged.width_ns)} ({share} of the time of all events) are merged with neighbors of their lane"
         f" into {count(int(several.sum()))}."
     ]
     steps = [stretch for stretch in stretches if stretch.view.track is not None]

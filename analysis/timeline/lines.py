@@ -34,7 +34,7 @@ _GPU: Final = {
     "gpu_nvlink_receive": ("NVLink, received", "MiB/s", 1 / _MIB),
 }
 _MACHINE: Final = {
-    "cpu_utilization": ("Average utilisation", "percent", 1.0),
+    "cpu_utilization": ("Average utilization", "percent", 1.0),
     "cpu_iowait": ("Waiting for input and output", "percent", 1.0),
     "memory_used_percent": ("Host memory in use", "percent", 1.0),
     "disk_read": ("Disk, read", "MiB/s", 1 / _MIB),
@@ -69,13 +69,13 @@ def lines(store: Store, derived: pl.DataFrame) -> list[Drawn]:
     wanted = f"SELECT node, metric, unit, time_ns, value FROM sample WHERE isfinite(value) AND (metric IN ({known}) OR {counted})"
     unit = f"CASE WHEN {counted} OR starts_with(metric, 'gpu_') THEN coalesce(unit, -1) ELSE -1 END"
     estimates = derived.select("node", pl.lit("gpu_utilization").alias("metric"), "unit", "time_ns", "value")
-    every = f"({wanted} UNION ALL SELECT * FROM derived_utilisation)"
+    every = f"({wanted} UNION ALL SELECT * FROM derived_utilization)"
     # The track "GPUs" shows the mean of a node's GPUs, even of a single one.
     lined = f"""(SELECT node, metric, {unit} AS number, time_ns, value FROM {every}
         UNION ALL SELECT node, 'mean', -1, time_ns, value FROM {every} WHERE metric = 'gpu_utilization')"""
     spans = f"""SELECT node, metric::VARCHAR AS metric, number, count(*) AS values, min(time_ns) AS first, max(time_ns) AS last
         FROM {lined} GROUP BY node, metric, number ORDER BY number >= 0, node, metric, number"""
-    with registered(store, "derived_utilisation", estimates) as cursor:
+    with registered(store, "derived_utilization", estimates) as cursor:
         series = cursor.sql(spans).pl()
         points = max(LEAST, min(MOST, POINTS // max(len(series), 1)))
         length = (pl.col("last") - pl.col("first")) // points + 1

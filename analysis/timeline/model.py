@@ -14,7 +14,7 @@ CAP: Final = 300_000  # default number of events that a report embeds
 @dataclass(frozen=True, slots=True)
 class Track:
     """A row of the tree; its number is its index in ``Timeline.tracks``, parents before children. ``kind``: node, cpu, gpus, process,
-    ``utilisation``, counter, device, stream, host, thread, steps or annotations. ``lanes``: nested levels of its events; 0 without events.
+    ``utilization``, counter, device, stream, host, thread, steps or annotations. ``lanes``: nested levels of its events; 0 without events.
     ``detail``: the full name if ``label`` is abbreviated, else empty. ``narrow``: a shorter label for a narrow column, else empty."""
 
     parent: int | None

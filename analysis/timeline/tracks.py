@@ -53,8 +53,8 @@ class Tree:
     def _put(self, parent: int, lines: Iterable[Drawn]) -> None:
         # Lines of utilization come first, then lines by name.
         for line in sorted(lines, key=lambda line: (line.number, line.metric not in (*UTILIZATION, "mean"), line.label, line.metric)):
-            kind = "utilisation" if line.metric in (*UTILIZATION, "mean") else "counter"
-            narrow = line.label.replace("tilization", "til.") if kind == "utilisation" else ""
+            kind = "utilization" if line.metric in (*UTILIZATION, "mean") else "counter"
+            narrow = line.label.replace("tilization", "til.") if kind == "utilization" else ""
             self.line[id(line)] = self._add(parent, kind, line.label, line.detail, narrow if narrow != line.label else "")
 
     def _node(self, node: int, position: int) -> None:

@@ -24,7 +24,7 @@ _Z_995: Final = 2.5758293035489004
 @dataclass(frozen=True, slots=True)
 class RankTest:
     """``p_value``: two-sided; ``likelier``: probability that a value of the second sample is larger than one of the first, equal ones
-    counting half. ``ratio``: median of all ratios second / first, ``low`` and ``high`` its 99 % interval."""
+    counting half. ``ratio``: median of all ratios second / first, ``low`` and ``high`` its 99% interval."""
 
     p_value: float
     likelier: float
@@ -43,7 +43,7 @@ def rank_test(first: Sequence[float], second: Sequence[float]) -> RankTest:
     p_value = _exact(u, n, m) if not ties and max(n, m) <= _EXACT else _normal(u, n, m, ties)
     below, above = pl.DataFrame({"first": _thinned(first)}), pl.DataFrame({"second": _thinned(second)})
     ratios = below.join(above, how="cross").select(ratio=pl.col("second") / pl.col("first"))["ratio"].sort().rechunk()
-    # The interval leaves out as many of the ordered ratios on either side as U has values below its 0.5 % quantile.
+    # The interval leaves out as many of the ordered ratios on either side as U has values below its 0.5% quantile.
     out = max(0.0, 0.5 - _Z_995 * math.sqrt((n + m + 1) / (12 * n * m)))
     last = len(ratios) - 1
     low, high = math.floor(out * last), math.ceil((1 - out) * last)

@@ -89,7 +89,7 @@ EVENT_COLUMNS: Final = tuple(name for name, _ in _BASE_FIELDS)  # of every event
 class Arg:
     """Into which column a member of ``args`` goes, and as what.
 
-    ``int``: int64, from numbers (cut towards zero), decimal and hexadecimal numeric strings, and booleans as 0 and 1.
+    ``int``: int64, from numbers (cut toward zero), decimal and hexadecimal numeric strings, and booleans as 0 and 1.
     ``text``: int32 string id; numbers, booleans, arrays and objects are interned as their JSON text.
     ``int3``: three int64 columns ``<column>_x``, ``_y``, ``_z`` from an array of up to three numbers.
     """

@@ -207,7 +207,7 @@ def note_numbers(run: Sources) -> None:
         if (node, device) in of_logs and (node, device) not in by_uuid:
             log = of_logs[node, device]
             text = (
-                f"The trace has work on GPU {device} of {hostname}, and the log has that GPU at 0 %. A process that sees only some GPUs"
+                f"The trace has work on GPU {device} of {hostname}, and the log has that GPU at 0%. A process that sees only some GPUs"
                 " (CUDA_VISIBLE_DEVICES) numbers them differently; no file states which is which. Samples keep the number of the log."
             )
             run.store.note("warning", "device_contradicted", text, source=log.source, file=log.file)

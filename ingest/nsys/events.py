@@ -282,7 +282,7 @@ class Reader:
         for batch in self.export.batches(table, numbers):
             rows = _frame(numbers, batch)
             kind = rows.select(pl.coalesce("syncType", "deprecatedSyncType")).to_series()
-            texts = kind.replace_strict(list(kinds), list(kinds.values()), default="Synchronisation", return_dtype=pl.String)
+            texts = kind.replace_strict(list(kinds), list(kinds.values()), default="Synchronization", return_dtype=pl.String)
             yield DEVICE, self._device("sync", self._named(rows, texts)), rows.height
 
     # -- on the host ---------------------------------------------------------------------------------------------------

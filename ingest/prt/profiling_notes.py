@@ -24,7 +24,7 @@ _NAMES: Final = {
 _LIBRARIES: Final = ("horovod", "smdataparallel")
 _STEPS: Final = re.compile(r"steps? \d+(?: to \d+)?(?:: (.+))?", re.DOTALL)
 _NO_STEP: Final = "no step began"
-_USUAL: Final = ("is not in use", "is not initialised", "HOROVOD_TIMELINE is set")
+_USUAL: Final = ("is not in use", "is not initialized", "HOROVOD_TIMELINE is set")
 """Reasons of libraries that a common window requests although the program does not use them."""
 _AS_IS: Final = ("has not imported", "was iterated")
 _ENDED: Final = ("not reached; the last step", "before the end of the window", "before the window")

@@ -1172,7 +1172,7 @@ static PyMethodDef functions[] = {
     {"gpu_yield", py_gpu_yield, METH_O,
      "gpu_yield(who): closes the window of GPU activity for another profiler of the program; None: that one has ended."},
     {"gpu_when_used", py_gpu_when_used, METH_NOARGS, "gpu_when_used(): the session records GPU activity once the program has used CUDA."},
-    {"gpu_driver", py_gpu_driver, METH_NOARGS, "gpu_driver(): whether the NVIDIA driver can be loaded; CUDA is not initialised."},
+    {"gpu_driver", py_gpu_driver, METH_NOARGS, "gpu_driver(): whether the NVIDIA driver can be loaded; CUDA is not initialized."},
     {"gpu_reason", py_gpu_reason, METH_NOARGS, "gpu_reason(): why GPU activity is not recorded; empty where it is, or can be."},
     {"watch_steps", py_watch_steps, METH_O,
      "watch_steps(f): f(begins, number) is told of steps, whether it wants them, until watch_steps(None); always the same f."},

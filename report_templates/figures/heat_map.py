@@ -49,12 +49,12 @@ def heat_map(blocks: Sequence[Heat], unit_name: str, *, width: float = svg.NARRO
             body.append(svg.text(_LEFT - 5, top + (index + 0.5) * row + 3.5, name, anchor="end", fill=MUTED, size=10))
         top += field
     for tick in nice_ticks(0, last / time.nanoseconds, 8 if width > svg.NARROW else 5):
-        body.append(svg.text(_LEFT + tick * time.nanoseconds * scale, top + 14, f"{tick:g}", anchor="middle", fill=MUTED, size=10))
+        body.append(svg.text(_LEFT + tick * time.nanoseconds * scale, top + 14, formats.tick(tick), anchor="middle", fill=MUTED, size=10))
     body.append(svg.text(width - _RIGHT, height - 4, f"time since the first sample ({time.name})", anchor="end", fill=MUTED, size=10))
     body += [
-        svg.text(width - 152, 14, "0 %", anchor="end", fill=MUTED, size=9),
+        svg.text(width - 152, 14, "0%", anchor="end", fill=MUTED, size=9),
         image(width - 146, 7, 100, 8, [[step / 63 for step in range(64)]]),
-        svg.text(width - 40, 14, "100 %", fill=MUTED, size=9),
+        svg.text(width - 40, 14, "100%", fill=MUTED, size=9),
     ]
     return svg.document(width, height, body)
 

@@ -59,7 +59,7 @@ def stacked_bars(
             if wide <= 0:
                 continue
             short = significant(float(f"{value:.3g}"))
-            value_text = f"{short} {unit}" if axis_end is None else f"{value:.1f} {unit}"
+            value_text = formats.united(short if axis_end is None else f"{value:.1f}", unit)
             body.append(svg.rect(x, y, wide, _BAR, MEANINGS[part.meaning], opacity=part.shade, title=f"{label}, {part.name}: {value_text}"))
             if min(before, wide) > _APART:
                 body.append(svg.rect(x - 0.5, y, 1, _BAR, PAPER))
@@ -85,7 +85,7 @@ def _beside(middle: float, wide: float, line: float | None, end: float) -> float
 
 def tick_line(x: float, tick: float, unit: str, top: float, bottom: float, width: float) -> list[str]:
     """Draw a line of the grid and its number, which stays within ``width``."""
-    number = f"{tick:,.10g} {unit}".replace(",", NARROW_SPACE)
+    number = formats.united(formats.tick(tick), unit)
     at, anchor = (width - 2, "end") if x > width - svg.width_of(number, 10) / 2 else (x, "middle")
     return [svg.line(x, top, x, bottom, GRID), svg.text(at, bottom + 14, number, anchor=anchor, fill=MUTED, size=10)]
 

@@ -41,7 +41,7 @@ def step_bars(parts: Sequence[Part], bars: Sequence[Bar], below: Part, unit: str
     for tick in nice_ticks(0, top, 5):
         y = zero - tick * scale
         body.append(svg.line(_LEFT, y, svg.WIDE - _RIGHT, y, GRID))
-        number = f"{tick:,.10g} {unit}".replace(",", NARROW_SPACE)
+        number = formats.united(formats.tick(tick), unit)
         body.append(svg.text(_LEFT - 6, y + 4, number, anchor="end", fill=MUTED, size=10))
     slot = (svg.WIDE - _LEFT - _RIGHT) / len(bars)
     wide = min(_WIDEST, slot * 0.82)

@@ -77,7 +77,7 @@ def _columns(block: Block) -> int:
 
 def _widened(row: list[tuple[Block, int]], room: int) -> list[tuple[Block, int]]:
     """Give the columns that are left to the last block, if it is no figure: its names need them."""
-    block, columns = row[-1]
+    block, _ = row[-1]
     if isinstance(block, Figure) and not block.legend:
         return row
     return [*row[:-1], (block, room - sum(columns for _, columns in row[:-1]))]

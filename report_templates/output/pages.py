@@ -44,10 +44,19 @@ def page(context: Context, target: str, *, paper: str = "A4", printed: Printed |
     ordered = chapters(context.sections, timeline_first=target == "html")
     anchors = {"summary", *(part.id for part in parts), *(chapter.id for chapter in ordered)}
     text = filled(
-        "report.html.j2", context.report, context.summary, ordered, target, paper=paper, anchors=anchors, look=context.look,
-        title=context.look.title or TITLE, printed=printed, dashboard=context.dashboard if target == "html" or context.look.dashboard else None,
+        "report.html.j2",
+        context.report,
+        context.summary,
+        ordered,
+        target,
+        paper=paper,
         timeline=any("data" in section.facts for section in context.sections if section.id == "timeline"),
-    )  # fmt: skip
+        dashboard=context.dashboard if target == "html" or context.look.dashboard else None,
+        printed=printed,
+        anchors=anchors,
+        look=context.look,
+        title=context.look.title or TITLE,
+    )
     return _without_dead_links(text) if context.look.left_out or target == "pdf" else text
 
 

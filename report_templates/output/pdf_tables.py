@@ -59,7 +59,7 @@ def pdf_layout(table: Table, columns: int = COLUMNS) -> tuple[float, tuple[float
         if table.columns[i].kind == "name" or table.columns[i].code:
             texts = _fit(texts, width * used / total - _GAP, code=table.columns[i].code)
         by_column.append(texts)
-    # Rounded down: columns of more than 100 % would move the table out of its column of the page.
+    # Rounded down: columns of more than 100% would move the table out of its column of the page.
     shares = tuple(math.floor(10000 * width / total) / 100 for width in widths)
     return math.floor(100 * used / room), shares, tuple(zip(*by_column, strict=True))
 

@@ -55,7 +55,7 @@ def _slices(context: RuleContext, details: BottleneckDetails, what: str) -> Figu
         (f"low, with {what} bottleneck", "host", total.bottlenecks, total.bottleneck_percent),
         ("low for another reason", "idle", total.low - total.bottlenecks, total.other_percent),
         (
-            "mean of the cores at or above 50 %" if details.without_gpu else "GPU above its threshold",
+            "mean of the cores at or above 50%" if details.without_gpu else "GPU above its threshold",
             "computation",
             total.snapshots - total.low,
             total.above_percent,
@@ -64,7 +64,7 @@ def _slices(context: RuleContext, details: BottleneckDetails, what: str) -> Figu
     of_low = f" Of the low snapshots {percent(total.of_low_percent)} had a bottleneck." if total.of_low_percent is not None else ""
     return ring(
         f"{context.id}-slices",
-        say("Each snapshot of each node counts once; the slices sum to 100 %.{}", of_low if total.low else ""),
+        say("Each snapshot of each node counts once; the slices sum to 100%.{}", of_low if total.low else ""),
         "Snapshots by state of the cores" if details.without_gpu else "Snapshots by state of the GPUs",
         [Slice(label, meaning, share or 0.0, (count(number),)) for label, meaning, number, share in parts],
         ("State", "Snapshots", "Share"),

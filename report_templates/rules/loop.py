@@ -29,9 +29,9 @@ _SOURCES: Final = {"num_workers": "num_workers", "overlap": "overlap of loading 
 
 def max_initialization_time(context: RuleContext, details: MaxInitializationTimeDetails) -> Blocks:
     parts = (
-        ("initialisation", "loading", details.initialization_ns, details.initialization_percent),
+        ("initialization", "loading", details.initialization_ns, details.initialization_percent),
         ("training loop", "computation", details.loop_ns, details.loop_percent),
-        ("finalisation", "idle", details.finalization_ns, details.finalization_percent),
+        ("finalization", "idle", details.finalization_ns, details.finalization_percent),
     )
     pieces = [
         Piece(label, share, f"{duration(time)} ({percent(share)})", meaning)
@@ -41,7 +41,7 @@ def max_initialization_time(context: RuleContext, details: MaxInitializationTime
     if not pieces or not details.duration_ns:
         return []
     limit = context.parameter("threshold")
-    compared = f" The threshold for the initialisation is {limit:g} min." if limit is not None else ""
+    compared = f" The threshold for the initialization is {limit:g} min." if limit is not None else ""
     largest = max(pieces, key=lambda piece: piece.percent)
     return [
         Figure(

@@ -87,7 +87,7 @@ def bins(histogram: Histogram | None, label: str, mark: float | None, limit: flo
 
 
 def narrow(drawn: Bins) -> bool:
-    """Test whether all values are within 1 %, so that the histogram is one block."""
+    """Test whether all values are within 1%, so that the histogram is one block."""
     return not drawn.beyond and drawn.edges[-1] - drawn.edges[0] < _NEARLY * drawn.edges[-1]
 
 

@@ -11,7 +11,8 @@ from ..blocks.tables import Cell, Col, Table, table
 from ..figures.axes import time_unit
 from ..figures.paired_bars import paired_bars
 from ..figures.stacked_bars import Part, stacked_bars
-from ..text.formats import UNKNOWN, bandwidth, count, duration, percent, plural, size
+from ..text import labels
+from ..text.formats import UNKNOWN, bandwidth, count, duration, percent, plural, size, threshold_text
 from .communication import exposed_collectives
 from .rule_context import Blocks, RuleContext, answer, device_cell, device_name, listed, marked, share
 
@@ -121,7 +122,7 @@ def low_precision(context: RuleContext, details: rule_details.LowPrecisionDetail
             "Matrix kernels",
             details.kernels or (),
             Col("Kernel", lambda kernel: kernel.name, kind="name", code=True, limit=72),
-            Col("Category", lambda kernel: kernel.category),
+            Col("Category", lambda kernel: labels.category(kernel.category)),
             Col("Precision", lambda kernel: kernel.precision),
             Col("Runs", lambda kernel: kernel.count, count),
             Col("Time", lambda kernel: kernel.time_ns, duration),
@@ -183,23 +184,23 @@ def sync_bound(context: RuleContext, details: rule_details.SyncBoundDetails) -> 
     return [
         *_by_device(
             context,
-            "Blocking synchronisation by device",
+            "Blocking synchronization by device",
             details.devices,
             lambda device: device.percent,
             Col("Of span", lambda device: device.percent, percent),
             Col("Idle caused", lambda device: device.caused_idle_ns, duration),
             Col("Device idle", lambda device: device.blocked_idle_ns, duration),
-            Col("Synchronisation", lambda device: device.sync_ns, duration),
+            Col("Synchronization", lambda device: device.sync_ns, duration),
             parts=(
-                (Part("synchronising, device idle", "sync"), lambda device: device.blocked_idle_ns),
-                (Part("synchronising, device working", "sync", 0.5), lambda device: max(0.0, device.sync_ns - device.blocked_idle_ns)),
+                (Part("synchronizing, device idle", "sync"), lambda device: device.blocked_idle_ns),
+                (Part("synchronizing, device working", "sync", 0.5), lambda device: max(0.0, device.sync_ns - device.blocked_idle_ns)),
             ),
             limit="threshold",
-            how="Host time in blocking synchronisation, in percent of the device's span.",
+            how="Host time in blocking synchronization, in percent of the device's span.",
         ),
         table(
             f"{context.id}-calls",
-            "Calls that synchronise",
+            "Calls that synchronize",
             details.calls,
             Col("Call", lambda call: call.name, kind="name", code=True, limit=72),
             Col("Within", lambda call: call.operator, limit=40),
@@ -437,14 +438,14 @@ def _by_device(
     longest = max(sum(values) for _, values in bars)
     worst = max(known, key=lambda device: measure(device) or 0.0)
     most = f"Most: {device_name(worst)} with {percent(measure(worst))}" + (
-        f", threshold {threshold:g} %." if threshold is not None else "."
+        f", threshold {threshold_text(threshold)}." if threshold is not None else "."
     )
     drawn = stacked_bars(
         [part for part, _ in parts],
         bars,
         "%",
         axis_end=min(100.0, max(longest, threshold or 0.0) * 1.15) or 100.0,
-        limit=(threshold, f"threshold {threshold:g} %") if threshold is not None else None,
+        limit=(threshold, f"threshold {threshold_text(threshold)}") if threshold is not None else None,
     )
     caption_of_bars = say("{} {}{}", how, most, of_all(len(kept), len(known), "device", "that share"))
     return Figure(f"{context.id}-bars", drawn, f"{how} {most}", caption_of_bars), rows

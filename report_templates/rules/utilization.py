@@ -12,12 +12,12 @@ from ..blocks.tables import Cell, Col, table
 from ..figures.box_plot import Box, box_plot
 from ..figures.matrix import matrix
 from ..figures.workloads import Workload, workloads
-from ..text.formats import UNKNOWN, clip, count, duration, percent, plural
+from ..text.formats import UNKNOWN, clip, count, duration, percent, plural, threshold_text
 from .rule_context import Blocks, RuleContext, device_cell, device_name, marked, points
 
 HOW: Final = "Box: quartiles over the whole run, line: median; whiskers: the most extreme values within 1.5 IQR of the quartiles."
-_MEMORY: Final = {"footprint": "footprint (used of total)", "memory controller": "memory-controller utilisation"}
-_LOW: Final = ("under-utilised", "fluctuating", "unused")
+_MEMORY: Final = {"footprint": "footprint (used of total)", "memory controller": "memory-controller utilization"}
+_LOW: Final = ("under-utilized", "fluctuating", "unused")
 _MATRIX_GPUS: Final = 64
 _PDF_DEVICES: Final = 8  # the figure above has them all
 
@@ -25,7 +25,7 @@ _PDF_DEVICES: Final = 8  # the figure above has them all
 def low_gpu_utilization(context: RuleContext, details: rule_details.LowGPUUtilizationDetails) -> Blocks:
     devices = details.devices
     limits = [
-        (limit, f"{name} {limit:g} %")
+        (limit, f"{name} {threshold_text(limit)}")
         for name, limit in (("p5", context.parameter("threshold_p5")), ("p95", context.parameter("threshold_p95")))
         if limit is not None
     ]
@@ -40,12 +40,12 @@ def low_gpu_utilization(context: RuleContext, details: rule_details.LowGPUUtiliz
             f"{context.id}-boxes",
             drawn,
             limits,
-            f"GPU utilisation of {plural(len(boxes), 'GPU')}. {unusual}",
+            f"GPU utilization of {plural(len(boxes), 'GPU')}. {unusual}",
             say("{} {}{}{}", HOW, unusual, derived, of_all(len(drawn), len(boxes), "GPU", "p95")),
         ),
         table(
             f"{context.id}-devices",
-            "GPU utilisation by GPU",
+            "GPU utilization by GPU",
             sorted(devices, key=lambda device: -device.triggered),
             Col("GPU", lambda row: device_cell(row), kind="name"),
             Col("State", lambda device: _state(device.state)),
@@ -93,7 +93,7 @@ def batch_size(context: RuleContext, details: rule_details.BatchSizeDetails) -> 
             f"{context.id}-boxes",
             sorted(boxes.values(), key=lambda box: box.group),
             _together(limits),
-            f"CPU, GPU and GPU memory utilisation of {plural(len(kept), 'GPU')}: {unusual}",
+            f"CPU, GPU and GPU memory utilization of {plural(len(kept), 'GPU')}: {unusual}",
             say("{} {}.{}{}", HOW, unusual[0].upper() + unusual[1:], memory, of_all(len(kept), len(devices), "GPU", "p95")),
         ),
         table(
@@ -127,7 +127,7 @@ def gpu_memory_increase(context: RuleContext, details: rule_details.GPUMemoryInc
             f"{context.id}-boxes",
             drawn,
             [],
-            f"GPU memory utilisation of {plural(len(boxes), 'GPU')}. {unusual}",
+            f"GPU memory utilization of {plural(len(boxes), 'GPU')}. {unusual}",
             say("{} {} At the right: slope over the run.{}", HOW, unusual, of_all(len(drawn), len(boxes), "GPU", "spread")),
         ),
         table(
@@ -198,8 +198,8 @@ def _together(limits: Sequence[tuple[str, float]]) -> list[tuple[float, str]]:
     values = {limit for _, limit in limits}
     if len(values) == 1 and len(limits) > 1:
         (limit,) = values
-        return [(limit, f"p95 thresholds {limit:g} %")]
-    return [(limit, f"{label} {limit:g} %") for label, limit in limits]
+        return [(limit, f"p95 thresholds {threshold_text(limit)}")]
+    return [(limit, f"{label} {threshold_text(limit)}") for label, limit in limits]
 
 
 def load_balancing(context: RuleContext, details: rule_details.LoadBalancingDetails) -> Blocks:
@@ -234,10 +234,10 @@ def _workloads(context: RuleContext, details: rule_details.LoadBalancingDetails)
         workloads([_workload(device) for device in kept]),
         f"Workload histograms of {plural(len(devices), 'GPU')}. {apart}",
         say(
-            "For which share of the samples each GPU was how busy, in bins of 2 %. Even work looks alike in every row. {}{}{}",
+            "For which share of the samples each GPU was how busy, in bins of 2%. Even work looks alike in every row. {}{}{}",
             apart,
             derived,
-            of_all(len(kept), len(devices), "GPU", "mean utilisation"),
+            of_all(len(kept), len(devices), "GPU", "mean utilization"),
         ),
     )
 

@@ -13,6 +13,7 @@ from ...analysis.report.device import Kernel
 from ...analysis.report.model import Report
 from ..blocks import SECTORS, Figure, Only, Section, Slice, coded, meaning_of, ring, say
 from ..blocks.tables import Col, share_cell, table, word
+from ..text import labels
 from ..text.formats import clip, count, duration, percent, plural, times_signed
 
 _TOP: Final = 15  # default of --top
@@ -53,15 +54,16 @@ def kernels(report: Report) -> Section:
     blocks = [
         Only("dashboard", _rings("kernels-time", spent, "Time spent by all kernels", every, top, lambda kernel: kernel.share_of_kernel_time,
                ("Total", "Of profile"), spent_texts, "kernel time")),
-        Only("dashboard", _rings("kernels-launches", counted, "Launches of all kernels", sorted(every, key=lambda kernel: -kernel.count), top,
-                            lambda kernel: 100.0 * kernel.count / launches, ("Launches",), counted_texts, "launches")),
+        Only("dashboard", _rings("kernels-launches", counted, "Launches of all kernels",
+                                 sorted(every, key=lambda kernel: -kernel.count), top, lambda kernel: 100.0 * kernel.count / launches,
+                                 ("Launches",), counted_texts, "launches")),
         table(
             "kernels-table",
             "Every kernel, longest first",
             every,
             Col("#", lambda _: next(numbers), str, html_only=True),
             Col("Kernel", lambda kernel: word(kernel.short_name, full=kernel.name, limit=72), kind="name", code=True),
-            Col("Category", lambda kernel: kernel.category),
+            Col("Category", lambda kernel: labels.category(kernel.category)),
             Col("Precision", lambda kernel: kernel.precision),
             Col("Operator", lambda kernel: kernel.operator, code=True, limit=60, html_only=True, when=with_operators),
             Col("Operator", _bare, code=True, limit=20, pdf_only=True, when=with_operators),

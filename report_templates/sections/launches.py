@@ -22,7 +22,7 @@ _LEFT_OUT = "{} of {} do not count: their launch is not in the trace, and neithe
 _UNKNOWN_CONFIGURATIONS = "No launch configurations are known of this run: make the report again from the traces."
 _NOTE = "Registers per thread and shared memory per block; below one block per SM a part of the GPU has nothing to do."
 _COLUMNS: Final[tuple[Col[LaunchConfiguration], ...]] = (
-    Col("Category", lambda row: row.category, html_only=True),
+    Col("Category", lambda row: labels.category(row.category), html_only=True),
     Col("Kernel", lambda row: word(row.short_name, full=row.name, limit=72), kind="name", code=True),
     Col("Grid", lambda row: _three(row.grid)),
     Col("Block", lambda row: _three(row.block)),
@@ -41,7 +41,7 @@ def launches(report: Report) -> Section:
     if latency is not None:
         waited = f" the {count(latency.count)} runs that began after their call had ended" if summary.negative else " them"
         lead = say(
-            "{} started device work; half of{} began within {} of the end of the call, 95 % within {}, the last after {}.{}",
+            "{} started device work; half of{} began within {} of the end of the call, 95% within {}, the last after {}.{}",
             plural(summary.pairs, "launch", "launches"),
             waited,
             duration(latency.p50),
@@ -89,7 +89,7 @@ def launches(report: Report) -> Section:
         ),
         table(
             "launches-calls",
-            "Host time in launch, synchronisation and other runtime calls",
+            "Host time in launch, synchronization and other runtime calls",
             summary.call_time,
             Col("Call", lambda share: clip(share.name, 60), kind="name", code=True),
             Col("Time", lambda share: share.total_ns, duration),
@@ -183,4 +183,4 @@ def launch_configurations(report: Report) -> Section:
 
 def _three(sizes: tuple[int, int, int] | None) -> Cell:
     """Write three sizes; the cell is sorted by their product."""
-    return Cell("–") if sizes is None else Cell(" × ".join(map(str, sizes)), sort=prod(sizes))
+    return Cell(UNKNOWN) if sizes is None else Cell(" × ".join(map(str, sizes)), sort=prod(sizes))

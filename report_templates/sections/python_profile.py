@@ -16,7 +16,7 @@ from ..blocks import Block, Details, Figure, Only, Section, Texts, coded, name, 
 from ..blocks.tables import PDF_ROWS, Cell, Col, Table, table, word
 from ..figures.flame_graph import Bar, flame_graph
 from ..figures.stacked_bars import Part
-from ..text.formats import capitalized, clip, count, duration, glued, percent, percent_of, plural
+from ..text.formats import UNKNOWN, capitalized, clip, count, duration, glued, percent, percent_of, plural
 
 # Color and shade of each kind of code: the user's code is the darkest.
 _KINDS: Final = {
@@ -159,7 +159,7 @@ def _windows(steps: Sequence[ProfileGroup], rows: Sequence[ProfileRow]) -> Table
     def first(group: ProfileGroup) -> str:
         matches = (row for row in rows if (row.profiler, row.timer, row.label) == (group.profiler, group.timer, group.label))
         row = next(matches, None)
-        return "–" if row is None else row.short
+        return UNKNOWN if row is None else row.short
 
     several = any(group.windows > 1 for group in steps)
     shared = any(group.processes > 1 for group in steps)
@@ -300,5 +300,5 @@ def _seconds(seconds: float) -> str:
 
 def _steps(row: ProfileRow) -> str:
     if row.first_step is None:
-        return "–"
+        return UNKNOWN
     return str(row.first_step) if row.last_step in (None, row.first_step) else f"{row.first_step} to {row.last_step}"

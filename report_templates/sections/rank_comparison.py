@@ -15,7 +15,7 @@ from ..figures.axes import time_unit
 from ..figures.lines import Line, Panel, lines
 from ..figures.stacked_bars import stacked_bars
 from ..text import labels
-from ..text.formats import UNKNOWN, capitalized, clip, count, duration, percent, plural
+from ..text.formats import UNKNOWN, capitalized, clip, count, duration, percent, plural, threshold_text
 from .roles import Location, role_sentence, role_texts
 from .time_breakdown import PARTS, part_times
 
@@ -94,7 +94,7 @@ def _ranks(comparison: RankComparison, selected: Sequence[RankRow], roles: Mappi
     left_out = len(comparison.ranks) - len(selected)
     if len(selected) > PDF_ROWS:  # the PDF omits the last ones
         selected = sorted(selected, key=lambda row: (not row.straggler, -row.excess_percent))
-    threshold = percent(comparison.threshold_percent)
+    threshold = threshold_text(comparison.threshold_percent)
     note = f"Means per step over {_timed(comparison)}; over: computes more than {threshold} longer than the"
     note += " median of the ranks with its role in the step; waiting: communication beyond that of the rank with least of it in the step"
     several = comparison.groups > 1

@@ -17,7 +17,7 @@ from ..blocks import Block, Figure, Only, Section, coded, plain, say
 from ..blocks.tables import Cell, Col, Table, table
 from ..rules import across_ranks, bottlenecks, communication, compilation, generic, loop, products, trace, utilization
 from ..rules.rule_context import Blocks, RuleContext
-from ..text.formats import UNKNOWN, capitalized, clip, count, duration, glued, plural, sentences, significant
+from ..text.formats import UNKNOWN, capitalized, clip, count, duration, glued, plural, sentences, significant, united
 from ..text.signs import ERROR, FINE, ISSUE
 from .verdicts import ABSENT, Advice, Judged, counted, judged
 from .verdicts import findings as advices
@@ -102,7 +102,9 @@ def rules(report: Report) -> Section:
     )
     section.facts["changed"] = _changed(report)
     absent = [one for one in verdicts if not one.evaluated]
-    section.add(_overview([one for one in verdicts if one.evaluated]), Only("pdf", _absent_by_reason(absent)), Only("html", _absent(absent)))
+    section.add(
+        _overview([one for one in verdicts if one.evaluated]), Only("pdf", _absent_by_reason(absent)), Only("html", _absent(absent))
+    )
     section.parts = tuple(_part(report, one) for one in verdicts if one.evaluated and one.kind != ISSUE)
     return section
 

@@ -10,9 +10,10 @@ from markupsafe import Markup
 from ...analysis.report.model import Report
 from ...analysis.report.rows import Share
 from ..blocks import SECTORS, Figure, Section, Slice, meaning_of, ring, say
+from ..text import labels
 from ..text.formats import capitalized, count, duration, percent
 
-_ACTIVITIES = {"kernel": "kernels", "memcpy": "memory copies", "memset": "memory sets", "sync": "synchronisation"}
+_ACTIVITIES = {"kernel": "kernels", "memcpy": "memory copies", "memset": "memory sets", "sync": "synchronization"}
 _ENOUGH = 1.0  # percent of the kernel time
 
 
@@ -46,7 +47,7 @@ def activity(report: Report) -> Section:
     if not shares:
         lead = say("No kernel, copy or memset in this run: record the GPU activity of the profiler.")
         return Section("activity", "Activity distribution", lead)
-    source = {"device": " Synchronisation as the device recorded it.", "host": " Synchronisation is the host's blocking calls."}
+    source = {"device": " Synchronization as the device recorded it.", "host": " Synchronization is the host's blocking calls."}
     figure = shares_ring(
         "activity-time",
         say("Durations are summed, so what ran at the same time counts twice.{}", source.get(report.activity.sync_source or "", "")),
@@ -66,7 +67,8 @@ def categories(report: Report) -> Section:
     if not report.categories:
         lead = say("No kernel in this run to sort into categories: record the GPU activity of the profiler.")
         return Section("categories", "Kernel categories", lead)
-    first, *rest = sorted(report.categories, key=lambda share: -share.percent)
+    shares = [dataclasses.replace(share, name=labels.category(share.name)) for share in report.categories]
+    first, *rest = sorted(shares, key=lambda share: -share.percent)
     second = say(", then {} with {}", rest[0].name, percent(rest[0].percent)) if rest else ""
     figure = shares_ring(
         "categories-time",
@@ -75,7 +77,7 @@ def categories(report: Report) -> Section:
             sources(report.category_sources, "Classified", "operator", "no category"),
         ),
         "Kernel time by category",
-        report.categories,
+        shares,
         "Category",
         "Of kernel time",
         label="kernel time",

@@ -27,7 +27,7 @@ def step_breakdown(report: Report) -> Section:
     section = Section("step-breakdown", "Time of each step", say("{}", lead))
     if not breakdown.mean:
         return section
-    what = "Each bar is one step" if breakdown.pooled == 1 else f"Each bar is the mean of {count(breakdown.pooled)} neighbouring steps"
+    what = "Each bar is one step" if breakdown.pooled == 1 else f"Each bar is the mean of {count(breakdown.pooled)} neighboring steps"
     who = f", mean of {plural(breakdown.processes, 'process', 'processes')}" if breakdown.processes > 1 else ""
     if breakdown.devices > 1:
         who += f", of up to {plural(breakdown.devices, 'GPU')} of a process the one that computes most"

@@ -287,7 +287,7 @@ def _over_index(series: _Listed, groups: Sequence[StepGroup]) -> Figure | None:
     edge = say(" {} above {} at the upper edge.", plural(beyond, "step"), duration(limit)) if beyond else ""
     only = f" Only the {what} steps are drawn." if len(main) < len(groups) else ""
     who = f" Of {label(named[0])}." if len(drawable) == 1 else ""
-    gray = " Named: the slowest, the median and the fastest by median duration; grey: the others." if len(drawn) > len(named) else ""
+    gray = " Named: the slowest, the median and the fastest by median duration; gray: the others." if len(drawn) > len(named) else ""
     return Figure(
         "steps-over-index",
         lines(

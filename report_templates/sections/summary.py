@@ -16,6 +16,7 @@ from ..blocks.tables import Cell, Col, Table, table, word
 from ..figures.donut import shaded
 from ..figures.lines import lines
 from ..figures.strips import Piece, Strip, strips
+from ..text import labels
 from ..text.formats import UNKNOWN, clip, count, duration, first_sentences, glued, numbered, percent, percent_of, plural, sentences
 from ..text.signs import ERROR, FINE, ISSUE, NOT_EVALUATED, SIGNS
 from .steps import parts_of, telling, wall_and_device
@@ -52,7 +53,7 @@ def summary(report: Report, *, rules: bool = True) -> Section:
             report.kernels[: _most_rows(report)],
             Col("#", lambda _: next(numbers), str),
             Col("Kernel", lambda kernel: word(kernel.short_name, full=kernel.name, limit=60), kind="name", code=True),
-            Col("Category", lambda kernel: kernel.category),
+            Col("Category", lambda kernel: labels.category(kernel.category)),
             Col("Precision", lambda kernel: kernel.precision),
             Col("Total", lambda kernel: kernel.total_ns, duration),
             Col("Of kernel time", lambda kernel: kernel.share_of_kernel_time, percent),
@@ -103,7 +104,7 @@ def _most(report: Report) -> str:
     most = sorted(report.categories, key=lambda share: -share.percent)[:2]
     if not most or not most[0].percent:
         return ""
-    named = [f"{share.name}, {percent(share.percent)}" for share in most if share.percent >= _SMALL]
+    named = [f"{labels.category(share.name)}, {percent(share.percent)}" for share in most if share.percent >= _SMALL]
     return f"Most kernel time went to {', then '.join(named)}."
 
 
@@ -189,7 +190,7 @@ def _costs(report: Report) -> Figure | None:
     apart = ""
     if report.categories:
         ordered = sorted(report.categories, key=lambda share: -share.percent)
-        head = [(share.name, share.percent, meaning_of(share.name)) for share in ordered[:7] if share.percent >= _SMALL]
+        head = [(labels.category(share.name), share.percent, meaning_of(share.name)) for share in ordered[:7] if share.percent >= _SMALL]
         total = sum(share.total_ns for share in report.categories)
         drawn.append(_strip(f"Kernel time by category: {duration(total)}", head))
     if report.steps.parts:
@@ -207,7 +208,7 @@ def _costs(report: Report) -> Figure | None:
     if not drawn:
         return None
     alt = "; ".join(f"{strip.title}, most of it {max(strip.pieces, key=lambda p: p.percent).name}" for strip in drawn)
-    return Figure("summary-costs", strips(drawn), alt, say("What the time was spent on. Parts below 0.5 % are not named.{}", apart))
+    return Figure("summary-costs", strips(drawn), alt, say("What the time was spent on. Parts below 0.5% are not named.{}", apart))
 
 
 def _strip(title: str, parts: Sequence[tuple[str, float, str]]) -> Strip:
@@ -229,10 +230,10 @@ def _utilization(report: Report) -> Figure | None:
             drawn = lines([panel(metric, selected, named, start)], "time since the first sample", x_time=True, height=64)
             mean = sum(sum(series.mean) / len(series.mean) for series in sampled) / len(sampled)
             source = " (derived from kernel activity)" if sampled[0].derived else ""
-            what = "GPU utilisation" if metric == "gpu" else "CPU utilisation"
-            more = of_all(len(selected), len(sampled), "node", "utilisation")
+            what = "GPU utilization" if metric == "gpu" else "CPU utilization"
+            more = of_all(len(selected), len(sampled), "node", "utilization")
             return Figure(
-                "summary-utilisation",
+                "summary-utilization",
                 drawn,
                 f"{what} over time, on average {percent(mean)}",
                 say("{}{} over time, mean of the units of each node; on average {}.{}", what, source, percent(mean), more),

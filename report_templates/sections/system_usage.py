@@ -17,9 +17,9 @@ from ..figures.svg import HALF
 from ..text.formats import clip, count, duration, percent, plural, quantity
 
 _NAMES = {
-    "gpu": "GPU utilisation",
-    "gpu_memory": "GPU memory utilisation",
-    "cpu": "CPU utilisation",
+    "gpu": "GPU utilization",
+    "gpu_memory": "GPU memory utilization",
+    "cpu": "CPU utilization",
     "io_wait": "I/O wait",
     "cpu_memory": "Main memory",
     "network": "Network",
@@ -68,7 +68,7 @@ def system_usage(report: Report) -> Section:
         *_over_time(usage.series),
         table(
             "system-usage-nodes",
-            "Utilisation by node: quantiles over the samples, percentages are the mean of the node's units per sample",
+            "Utilization by node: quantiles over the samples, percentages are the mean of the node's units per sample",
             usage.nodes,
             Col("Node", lambda row: clip(row.node, 40), kind="name"),
             Col("Metric", lambda row: Cell(_NAMES.get(row.metric, row.metric) + (" (derived)" if row.derived else ""))),
@@ -133,7 +133,7 @@ def _statements(every: Sequence[tuple[str, str]]) -> list[Markup]:
 
 def _lead(report: Report) -> str:
     """Compare the nodes by the median utilization of GPUs, or else of processors."""
-    for metric, what in (("gpu", "GPU utilisation"), ("cpu", "CPU utilisation")):
+    for metric, what in (("gpu", "GPU utilization"), ("cpu", "CPU utilization")):
         rows = sorted((row for row in report.system_usage.nodes if row.metric == metric), key=lambda row: row.p50)
         if len(rows) == 1:
             return f"The median {what} was {percent(rows[0].p50)}, the 95th percentile {percent(rows[0].p95)}."
@@ -146,17 +146,17 @@ def _lead(report: Report) -> str:
                 f"The median {what} of the nodes was between {percent(low.p50)} ({clip(low.node, 40)}) "
                 f"and {percent(high.p50)} ({clip(high.node, 40)})."
             )
-    return "No utilisation was sampled in this run."
+    return "No utilization was sampled in this run."
 
 
 def _active(id: str, what: str, active: ActiveTime | None, meaning: str) -> Figure | None:
     if active is None or not active.points:
         return None
     idle = active.points - active.active
-    source = " Derived from kernel activity: no utilisation was sampled." if active.derived else ""
+    source = " Derived from kernel activity: no utilization was sampled." if active.derived else ""
     return ring(
         id,
-        say("Samples above 0 % count as active, over every unit of every node.{}", source),
+        say("Samples above 0% count as active, over every unit of every node.{}", source),
         what,
         [
             Slice("active", meaning, active.active_percent, (count(active.active),)),
@@ -202,7 +202,7 @@ def _derived(every: Sequence[Series]) -> str:
     """Write that GPU utilization is derived, and on how many nodes."""
     derived = sum(series.derived for series in every)
     some = f" of {count(derived)} of {plural(len(every), 'node')}" if derived < len(every) else ""
-    return f" GPU utilisation{some} is derived from kernel activity." if derived else ""
+    return f" GPU utilization{some} is derived from kernel activity." if derived else ""
 
 
 def _named(drawn: Mapping[str, Sequence[Series]], named: Mapping[str, Collection[str]], most: int) -> str:
@@ -210,7 +210,7 @@ def _named(drawn: Mapping[str, Sequence[Series]], named: Mapping[str, Collection
         return ""
     which = "of most and of least" if most < 3 else "of most, of least and of median"
     of = "of it" if len(drawn) > 1 else _NAMES[next(iter(drawn))]
-    return f" Named{' in each panel' if len(drawn) > 1 else ''}: the nodes {which} {of}; grey: the others."
+    return f" Named{' in each panel' if len(drawn) > 1 else ''}: the nodes {which} {of}; gray: the others."
 
 
 def _drawn(by_metric: Mapping[str, Sequence[Series]], drawn: Mapping[str, Sequence[Series]]) -> str:
@@ -301,6 +301,6 @@ def _heat(every: Sequence[UnitHeat], metric: str, unit: str) -> Figure | None:
     return Figure(
         f"system-usage-{metric}-heat",
         heat_map.heat_map(blocks, unit),
-        f"Utilisation of each {unit}: {finding}",
-        say("Each {} over time: {}. Open cells have no sample.{}", unit, finding, of_all(len(drawn), len(every), "node", "utilisation")),
+        f"Utilization of each {unit}: {finding}",
+        say("Each {} over time: {}. Open cells have no sample.{}", unit, finding, of_all(len(drawn), len(every), "node", "utilization")),
     )

@@ -1,8 +1,17 @@
-"""Names of devices and processes in tables and figures."""
+"""Names of devices, processes, and kernel categories in tables and figures."""
 
 from __future__ import annotations
 
+from typing import Final
+
 from .formats import clip
+
+_CATEGORIES: Final = {"normalisation": "normalization"}  # the store and report.json have the keys
+
+
+def category(key: str) -> str:
+    """Return the text of a kernel category."""
+    return _CATEGORIES.get(key, key)
 
 
 def process(node: str, rank: int | None, pid: int | None, phase: str | None = None) -> str:

@@ -134,7 +134,7 @@ def _of_step(timeline: Timeline, view: View) -> tuple[list[Row], int]:
         for one in by_kind[kind][:1]
     ]
     for line in timeline.lines:
-        if line.track in below and line.unit == "percent" and timeline.tracks[line.track].kind == "utilisation":
+        if line.track in below and line.unit == "percent" and timeline.tracks[line.track].kind == "utilization":
             near = (line.time_ns >= view.start_ns) & (line.time_ns <= view.end_ns)
             if near.sum() >= 3:
                 total += 1

@@ -126,7 +126,7 @@ def _saving_problem(case: Case, expected: float, finding: Finding) -> str | None
         return None if finding.saving_kind is None else f"{finding.rule} has a kind of saving and no saving"
     error = finding.saving_percent - expected
     if error < -case.tolerance or (finding.saving_kind == "predicted" and error > case.tolerance):
-        return f"saves {finding.saving_percent:.1f} % ({finding.saving_kind}); the planted cause costs {expected:.1f} %"
+        return f"saves {finding.saving_percent:.1f}% ({finding.saving_kind}); the planted cause costs {expected:.1f}%"
     return None
 
 

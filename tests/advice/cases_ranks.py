@@ -39,7 +39,7 @@ STRAGGLERS: Final = (
     Case("slow rank, no process groups", Training(groups=False, slow_ranks=((2, 1.3),)), says=("rank 2",), **_SLOW),
     Case("slow rank, no distributed information", Training(metadata=False, groups=False, slow_ranks=((2, 1.3),)), **_SLOW),
     Case("slow rank from the second step", Training(slow_ranks=((0, 1.3),), slow_from_step=1), says=("rank 0",), **_SLOW),
-    Case("rank slower by 15 %", Training(slow_ranks=((3, 1.15),)), says=("rank 3",), **_SLOW),
+    Case("rank slower by 15%", Training(slow_ranks=((3, 1.15),)), says=("rank 3",), **_SLOW),
     Case("two slow ranks of eight", Training(data_parallel=8, slow_ranks=((1, 1.3), (6, 1.35))), says=("rank 6",), **_SLOW),
     Case("slow rank, clocks of nodes apart", Training(data_parallel=8, gpus_per_node=4, slow_ranks=((6, 1.3),), skew_us=(0, 900)), says=("rank 6",), **_SLOW),
     Case("slow rank, with stacks", Training(slow_ranks=((2, 1.3),), stacks=True), says=("rank 2",), **_SLOW),

@@ -51,7 +51,7 @@ RECORDED: Final = (
     Case("recorded lengths vary, no pipeline", Recording(replicas=16, stages=1, lengths=0.4, steps=10), ideal=_all, **_WORK),
     Case("recorded lengths vary, two ranks", Recording(replicas=2, stages=1, micro_batches=3, lengths=0.5, steps=12), ideal=_all, **_WORK),
     Case("recorded passes that vary on their own", Recording(noise=0.25, steps=8), **_NONE),
-    Case("recorded passes with noise of 5 %", Recording(noise=0.05), **_NONE),
-    Case("recorded passes with noise of 8 %, no pipeline", Recording(replicas=16, stages=1, noise=0.08), **_NONE),
-    Case("recorded passes with noise of 5 %, interleaved", Recording(replicas=2, chunks=2, noise=0.05), **_NONE),
+    Case("recorded passes with noise of 5%", Recording(noise=0.05), **_NONE),
+    Case("recorded passes with noise of 8%, no pipeline", Recording(replicas=16, stages=1, noise=0.08), **_NONE),
+    Case("recorded passes with noise of 5%, interleaved", Recording(replicas=2, chunks=2, noise=0.05), **_NONE),
 )  # fmt: skip

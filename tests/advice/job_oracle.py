@@ -147,7 +147,7 @@ class Oracle:
         return self.saved(where) / (100 * (self.step - self.ideal) / self.step)
 
     def slowest(self) -> list[tuple[int, int]]:
-        """Return the slowest 3 % of the workers, by what they add to an ideal job."""
+        """Return the slowest 3% of the workers, by what they add to an ideal job."""
 
         def added(where: Callable[[int, int], bool]) -> float:
             return self._with(self.typical, self.recorded, where)

@@ -64,7 +64,7 @@ def test_pageable_copies(run: tuple[DemoTruth, Report]) -> None:
 def test_the_headline_names_the_worst_loss(run: tuple[DemoTruth, Report]) -> None:
     truth, report = run
     busy = 100 * sum(r.busy_ns for r in truth.ranks) / sum(r.span_ns for r in truth.ranks)
-    assert report.summary.headline.startswith(f"GPUs were busy {busy:.0f} % of the ")
+    assert report.summary.headline.startswith(f"GPUs were busy {busy:.0f}% of the ")
     # The profile is a window of the job, which ends with idle GPUs.
     assert " that were profiled. " in report.summary.headline
     assert report.summary.headline.endswith("% of the samples.")

@@ -83,7 +83,7 @@ def test_summary_goes_to_standard_output_as_json_only(small_store: Path, tmp_pat
     done = run("report", small_store, "-o", tmp_path, "--format", "json", "--json", "--verbose")
     summary = json.loads(done.stdout)
     assert summary["written"] == {"json": str(tmp_path / "report.json")}
-    assert "analysing" in done.stderr
+    assert "analyzing" in done.stderr
 
 
 def test_quiet_says_nothing(small_store: Path, call: Callable[..., Result], tmp_path: Path) -> None:

@@ -460,7 +460,7 @@ def test_what_a_rule_prints_is_cut_and_the_rest_counted(store: Path, here: Path)
     (here / "loud.py").write_text(text, encoding="utf-8")
     lines = report(store, "--rules", "HostBound", "--custom-rule", "loud.py:Mine").stderr.splitlines()
     # lines 100 to 249 are of 8 characters and a line end
-    assert lines == [*(f"line {n}" for n in range(100)), "note: loud.py printed more: 150 lines (1\u2009350 characters) are left out here"]
+    assert lines == [*(f"line {n}" for n in range(100)), "note: loud.py printed more: 150 lines (1,350 characters) are left out here"]
 
 
 # -- what a verdict ends in --------------------------------------------------------------------------------------------------
@@ -535,7 +535,7 @@ def test_the_sum_of_the_rules_can_be_named(store: Path, here: Path) -> None:
 def test_the_terminal_shows_verdicts_and_findings(store: Path, with_whole_reports: Path) -> None:
     custom_rules = ("--custom-rule", "own.py:Always", "--custom-rule", "own.py:Never", "--custom-rule", "own.py:Fails")
     lines = report(store, "--rules", "IOBottleneck", *custom_rules).stdout.splitlines()
-    assert lines[1] == "Rules: 1 issue, 1 failed, 1 fine, 1 not evaluated"
+    assert lines[1] == "Rules: 1 issue, 1 error, 1 passed, 1 not evaluated"
     assert lines[2].startswith("  1. Look at what Always found")
     assert lines[3].startswith("  Fails failed: ValueError: no luck")
     assert lines[4:] == ["out/report.json"]
@@ -543,7 +543,7 @@ def test_the_terminal_shows_verdicts_and_findings(store: Path, with_whole_report
 
 def test_rules_that_only_inform_are_counted_apart(store: Path, here: Path) -> None:
     arguments = ("--rules", "OverallSystemUsage,IOBottleneck", "--custom-rule", "own.py:Never")
-    assert report(store, *arguments).stdout.splitlines()[1] == "Rules: 0 issues, 1 fine, 1 for information, 1 not evaluated"
+    assert report(store, *arguments).stdout.splitlines()[1] == "Rules: 1 passed, 1 informational, 1 not evaluated"
     assert json.loads(report(store, *arguments, "--json").stdout)["rule_counts"] == {
         "issues": 0, "failed": 0, "fine": 1, "informing": 1, "not_evaluated": 1,
     }  # fmt: skip

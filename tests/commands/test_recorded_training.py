@@ -95,7 +95,7 @@ def test_parts_of_the_average_step(report: Report, tables: dict[str, Rows]) -> N
     share = 100 * sums["data loading"] / complete
     tile = next(tile for tile in report.summary.tiles if tile.key == "data_loading")
     assert tile.number == near(share)
-    assert f"{share:.0f} % of a step went to data loading." in report.summary.headline
+    assert f"{share:.0f}% of a step went to data loading." in report.summary.headline
 
 
 def test_the_planted_step_is_named_with_its_cause(report: Report, tables: dict[str, Rows]) -> None:

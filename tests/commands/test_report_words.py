@@ -12,9 +12,9 @@ from postrun.commands.report_words import verdict_lines
 @pytest.mark.parametrize(
     ("title", "where", "line"),
     [
-        ("Check rank 5", "rank 5", "  1. Check rank 5: 2.00 s, 7.5 % of GPU time"),
-        ("Check its clock", "rank 5", "  1. Check its clock (rank 5): 2.00 s, 7.5 % of GPU time"),
-        ("Check its clock", None, "  1. Check its clock: 2.00 s, 7.5 % of GPU time"),
+        ("Check rank 5", "rank 5", "  1. Check rank 5: 2.00 s, 7.5% of GPU time"),
+        ("Check its clock", "rank 5", "  1. Check its clock (rank 5): 2.00 s, 7.5% of GPU time"),
+        ("Check its clock", None, "  1. Check its clock: 2.00 s, 7.5% of GPU time"),
     ],
 )
 def test_the_place_of_a_finding_is_said_once(title: str, where: str | None, line: str) -> None:
@@ -23,4 +23,4 @@ def test_the_place_of_a_finding_is_said_once(title: str, where: str | None, line
     )
     rule = SimpleNamespace(category="rule", verdict="IssuesFound", informs=False, rule="R", reason="")
     report: Any = SimpleNamespace(rules=[rule], findings=[finding])
-    assert list(verdict_lines(report)) == ["Rules: 1 issue, 0 fine, 0 not evaluated", line]
+    assert list(verdict_lines(report)) == ["Rules: 1 issue", line]

@@ -27,7 +27,7 @@ def contradictions(report: Report) -> Iterator[str]:
         advice = f"{finding.title}. {finding.recommendation or ''}"
         loading = tiles.get("data_loading")
         if loading is not None and loading < 0.1 and LOADING.search(advice) and not LEAVE.search(advice):
-            yield f"{finding.rule}: advises on loading, which takes {loading} % of the steps"
+            yield f"{finding.rule}: advises on loading, which takes {loading}% of the steps"
         if program and program.kind == "inference" and (word := TRAINING.search(advice)):
             yield f"{finding.rule}: {word[0]!r} in a run of inference"
         compiled = "torch.compile" in frameworks
@@ -36,7 +36,7 @@ def contradictions(report: Report) -> Iterator[str]:
         if "CUDA graphs" in frameworks and re.search(r"`torch\.cuda\.CUDAGraph`", advice):
             yield f"{finding.rule}: advises on CUDA graphs, which are in use"
         if lower >= 50 and MIXED.search(advice):
-            yield f"{finding.rule}: advises on mixed precision, in which {lower:.0f} % of the matrix work runs"
+            yield f"{finding.rule}: advises on mixed precision, in which {lower:.0f}% of the matrix work runs"
         if "fused=True" in advice and any("fusedadam" in name or "fused_adam" in name for name in names):
             yield f"{finding.rule}: advises on a fused optimizer, whose kernels are in the run"
         if "channels_last" in advice and any("nhwc" in name for name in names):
@@ -47,8 +47,8 @@ def contradictions(report: Report) -> Iterator[str]:
         busy = tiles.get("gpu_busy")
         stated = IDLE.search(finding.text)
         if stated and busy is not None and len(report.devices) == 1 and abs(float(stated[1]) + busy - 100) > 1:
-            yield f"{finding.rule}: idle for {stated[1]} %, busy for {busy} %"
+            yield f"{finding.rule}: idle for {stated[1]}%, busy for {busy}%"
         if finding.cost_percent is not None and finding.rank <= 3 and finding.explained_by is None:
             worth = finding.cost_percent if finding.saving_percent is None else finding.saving_percent
             if worth < 2 and any((f.saving_percent or f.cost_percent or 0) >= 2 and f.rank > finding.rank for f in report.findings):
-                yield f"{finding.rule}: worth {worth:.1f} % before findings that are worth more"
+                yield f"{finding.rule}: worth {worth:.1f}% before findings that are worth more"

@@ -13,7 +13,7 @@ _idle: list[Store] = []
 
 @contextmanager
 def empty_store() -> Iterator[Store]:
-    """Yield an empty store in memory. Nothing may use it afterwards."""
+    """Yield an empty store in memory. Nothing may use it afterward."""
     store = _idle.pop() if _idle else Store.create(None)
     try:
         yield store

@@ -14,7 +14,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 KINDS: Final = ("500", "503", "lost request", "lost answer", "error after", "cut body")
-"""Faults: the request is answered with an error or lost before the server sees it, or its answer afterwards.
+"""Faults: the request is answered with an error or lost before the server sees it, or its answer afterward.
 "half a body" is for ``next_faults``, "403" for ``before``."""
 
 

@@ -150,7 +150,7 @@ def _stored(row: Row, column: str, names: list[str]) -> Any:
 
 
 def samples() -> dict[str, list[tuple[int, int, float]]]:
-    """Return 2 samples/s for 5 s. GPU 0: 80 %; GPU 1: 60 %, and hot from 3 s to 4 s."""
+    """Return 2 samples/s for 5 s. GPU 0: 80%; GPU 1: 60%, and hot from 3 s to 4 s."""
     times = range(0, ENDED, SECOND // 2)
     loop = range(LOOP, LOOP + STEPS * PERIOD)
     hot = range(3 * SECOND, 4 * SECOND)

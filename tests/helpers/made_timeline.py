@@ -84,7 +84,7 @@ def empty() -> Timeline:
     return Timeline(0, 0, (), (), _events([]), (), (), (), 0, None)
 
 
-def large(count: int = 300_000, gpus: int = 8, *, shown: str | None = "Of 2 000 000 events 300 000 are shown.") -> Timeline:
+def large(count: int = 300_000, gpus: int = 8, *, shown: str | None = "Of 2,000,000 events 300,000 are shown.") -> Timeline:
     """Return ``gpus`` processes with ``count`` events; a tenth is communication."""
     generator = np.random.default_rng(1)
     tracks = [Track(None, "node", "algo-1"), Track(0, "cpu", "CPU"), Track(0, "gpus", "GPUs")]
@@ -116,7 +116,7 @@ def large(count: int = 300_000, gpus: int = 8, *, shown: str | None = "Of 2 000 
     for gpu in range(gpus):
         process = len(tracks)
         tracks += [
-            Track(2, "process", f"HOST-0 PID-{100 + gpu}"), Track(process, "utilisation", f"GPU-{gpu} utilization"), Track(process, "steps", "Steps", 1),
+            Track(2, "process", f"HOST-0 PID-{100 + gpu}"), Track(process, "utilization", f"GPU-{gpu} utilization"), Track(process, "steps", "Steps", 1),
             Track(process, "annotations", "Annotations", 1), Track(process, "device", f"GPU-{gpu} device"), Track(process + 4, "stream", "stream 7", 1),
             Track(process + 4, "stream", "stream 20", 1), Track(process, "host", f"GPU-{gpu} host"), Track(process + 7, "thread", f"thread {4000 + gpu}", 2),
         ]  # fmt: skip

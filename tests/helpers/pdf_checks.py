@@ -173,6 +173,6 @@ def _nodes_of_names(node: Any) -> Iterator[Any]:
 if __name__ == "__main__":
     for file in sys.argv[1:]:
         report = pages(Path(file))
-        print(f"{file}: {len(report)} pages; open at the end of each: {' '.join(f'{100 * page.open:.0f} %' for page in report)}")
+        print(f"{file}: {len(report)} pages; open at the end of each: {' '.join(f'{100 * page.open:.0f}%' for page in report)}")
         for fault in [*faults_of_text(report), *faults_of_structure(Path(file), [])]:
             print("   ", fault)

@@ -683,7 +683,7 @@ def _statement(usage: Mapping[str, Mapping[str, Fraction]]) -> str | None:
         return None
     gpu, cpu = usage["gpu"], usage.get("cpu")
     if gpu["p95"] < 70 and cpu and cpu["p95"] < 70:
-        return "Under-utilised: "
+        return "Under-utilized: "
     if gpu["p95"] < 70 and cpu and cpu["p95"] > 70:
         return "GPUs under-used, likely waiting for the CPU: "
     return "Well used: " if gpu["p50"] > 70 else "The median of the GPUs is "

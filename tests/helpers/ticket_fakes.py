@@ -68,12 +68,12 @@ class Fake:
     def routes(self) -> list[tuple[str, str, Callable[..., Any]]]:
         raise NotImplementedError
 
-    def authorise(self, request: Request) -> None:
+    def authorize(self, request: Request) -> None:
         raise NotImplementedError
 
     def answer(self, request: Request) -> tuple[int, Any, dict[str, str]]:
         try:
-            self.authorise(request)
+            self.authorize(request)
             for method, pattern, function in self.routes():
                 match = re.fullmatch(pattern, request.path)
                 if method == request.method and match:
@@ -157,7 +157,7 @@ class FakeJira(Fake):
         self.issues: dict[str, dict[str, Any]] = {"PROJ-12": {"labels": []}}
         self.author = {"accountId": "me"}
 
-    def authorise(self, request: Request) -> None:
+    def authorize(self, request: Request) -> None:
         wanted = "Basic " + base64.b64encode(f"me@example.org:{self.token}".encode()).decode() if self.cloud else f"Bearer {self.token}"
         if request.headers.get("Authorization") != wanted:
             raise RefusedError(401, b"<html><head><title>Unauthorized (401)</title></head></html>", {"Content-Type": "text/html"})
@@ -277,7 +277,7 @@ class FakeGitLab(Fake):
         self.issues: dict[str, dict[str, Any]] = {"7": {"description": ""}}
         self.user_known = True
 
-    def authorise(self, request: Request) -> None:
+    def authorize(self, request: Request) -> None:
         if request.headers.get("PRIVATE-TOKEN") != self.token:
             raise RefusedError(401, {"message": "401 Unauthorized"})
         if "%2F" not in request.raw_path and "/projects/" in request.raw_path:
@@ -376,7 +376,7 @@ class FakeGitHub(Fake):
         self.user_known = True
         self.uploads_host = ""
 
-    def authorise(self, request: Request) -> None:
+    def authorize(self, request: Request) -> None:
         if request.headers.get("Authorization") != f"Bearer {self.token}":
             raise RefusedError(401, {"message": "Bad credentials", "documentation_url": "https://docs.github.com/rest"})
         if not request.headers.get("User-Agent"):
@@ -469,7 +469,7 @@ class FakeGitea(FakeGitHub):
 
     limit_mib = 100
 
-    def authorise(self, request: Request) -> None:
+    def authorize(self, request: Request) -> None:
         if request.headers.get("Authorization") != f"token {self.token}":
             raise RefusedError(401, {"message": "user does not exist [uid: 0, name: ]"})
 
@@ -516,7 +516,7 @@ class FakeRedmine(Fake):
         self.waiting: dict[str, bytes] = {}
         self.issues: dict[str, dict[str, Any]] = {"7": {"description": None}}
 
-    def authorise(self, request: Request) -> None:
+    def authorize(self, request: Request) -> None:
         if request.headers.get("X-Redmine-API-Key") != self.token:
             raise RefusedError(401, b" ")
 
@@ -592,9 +592,9 @@ def report_json(**changes: Any) -> dict[str, Any]:
         "generator": {"name": "postrun", "version": "0.1.0", "generated_at_ns": 1_795_266_323_753_915_785},
         "run": {"name": "gpt-350m", "status": "completed"},
         "summary": {
-            "headline": "GPUs were busy 91 % of the time.",
+            "headline": "GPUs were busy 91% of the time.",
             "subtitle": "2 nodes x 4 H100",
-            "tiles": [{"label": "GPU busy", "value": "91.1 %"}],
+            "tiles": [{"label": "GPU busy", "value": "91.1%"}],
             "warnings": [],
         },
         "rules": [

@@ -40,8 +40,8 @@ static void record_until_error(int expected) {
 
 int main(int argc, char **argv) {
     CHECK(argc == 3);
-    const char *behaviour = argv[1], *folder = argv[2];
-    if (strcmp(behaviour, "start") == 0) { /* cannot begin */
+    const char *behavior = argv[1], *folder = argv[2];
+    if (strcmp(behavior, "start") == 0) { /* cannot begin */
         configure(folder, 0, 0, 0, 0);
         int error = postrun_start();
         printf("start %d\n", error);
@@ -56,15 +56,15 @@ int main(int argc, char **argv) {
         return 0;
     }
     configure(folder, 1024, 5, 0, 0);
-    if (strcmp(behaviour, "limit") == 0) {
+    if (strcmp(behavior, "limit") == 0) {
         /* SIGXFSZ is not ignored: it ends the program unless the library takes it away. */
         CHECK(setrlimit(RLIMIT_FSIZE, &(struct rlimit){200000, 200000}) == 0);
         EQUAL(postrun_start(), 0);
         record_until_error(-EFBIG);
-    } else if (strcmp(behaviour, "full") == 0) {
+    } else if (strcmp(behavior, "full") == 0) {
         EQUAL(postrun_start(), 0);
         record_until_error(-ENOSPC);
-    } else if (strcmp(behaviour, "deleted") == 0) {
+    } else if (strcmp(behavior, "deleted") == 0) {
         EQUAL(postrun_start(), 0);
         record(10);
         EQUAL(postrun_flush(), 0);
@@ -73,7 +73,7 @@ int main(int argc, char **argv) {
         EQUAL(unlink(path), 0);
         EQUAL(rmdir(folder), 0);
         record_until_error(-ENOENT);
-    } else if (strcmp(behaviour, "closed") == 0) { /* the program closes all descriptors, and opens files of its own */
+    } else if (strcmp(behavior, "closed") == 0) { /* the program closes all descriptors, and opens files of its own */
         EQUAL(postrun_start(), 0);
         for (int fd = 3; fd < 64; fd++) {
             close(fd);
@@ -90,7 +90,7 @@ int main(int argc, char **argv) {
         EQUAL(lseek(fds[0], 0, SEEK_END), 4); /* and open */
         EQUAL(statistics().written + statistics().lost, called);
         return 0;
-    } else if (strcmp(behaviour, "gone") == 0) { /* the folder is gone when the next file is due */
+    } else if (strcmp(behavior, "gone") == 0) { /* the folder is gone when the next file is due */
         configure(folder, 1024, 5, 20000, 0);
         EQUAL(postrun_start(), 0);
         char path[4096], moved[4200];

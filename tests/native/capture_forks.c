@@ -73,9 +73,9 @@ static void child_follows(int i) {
 
 int main(int argc, char **argv) {
     CHECK(argc == 4);
-    const char *behaviour = argv[1];
+    const char *behavior = argv[1];
     int rounds = atoi(argv[3]);
-    int follow = strcmp(behaviour, "follow") == 0 || strcmp(behaviour, "children") == 0 || strcmp(behaviour, "exit") == 0;
+    int follow = strcmp(behavior, "follow") == 0 || strcmp(behavior, "children") == 0 || strcmp(behavior, "exit") == 0;
     int alone = getenv("ALONE") != NULL; /* a sanitizer's malloc may be locked for ever in the child of several busy threads */
     configure(argv[2], 1024, alone ? 60000 : 1, 0, follow ? POSTRUN_FOLLOW_FORK : 0);
     EQUAL(postrun_start(), 0);
@@ -83,7 +83,7 @@ int main(int argc, char **argv) {
         EQUAL(postrun_flush(), 0); /* now the drain thread has begun, which also allocates memory, and sleeps */
     }
     pthread_t threads[2];
-    int busy = !alone && strcmp(behaviour, "quiet") != 0;
+    int busy = !alone && strcmp(behavior, "quiet") != 0;
     for (int i = 0; busy && i < 2; i++) {
         EQUAL(pthread_create(&threads[i], NULL, record_until_told, NULL), 0);
     }
@@ -93,22 +93,22 @@ int main(int argc, char **argv) {
         inherited = postrun_range_begin(name, i);
         char path[4096];
         pid_t pid = 0;
-        if (strcmp(behaviour, "exec") == 0) {
+        if (strcmp(behavior, "exec") == 0) {
             pid = fork();
             if (pid == 0) {
                 execl("/bin/true", "true", (char *)NULL);
                 _exit(1);
             }
-        } else if (strcmp(behaviour, "spawn") == 0) {
+        } else if (strcmp(behavior, "spawn") == 0) {
             char *const arguments[] = {"true", NULL};
             EQUAL(posix_spawn(&pid, "/bin/true", NULL, NULL, arguments, environ), 0);
-        } else if (strcmp(behaviour, "vfork") == 0) {
+        } else if (strcmp(behavior, "vfork") == 0) {
             pid = vfork();
             if (pid == 0) {
                 execl("/bin/true", "true", (char *)NULL);
                 _exit(1);
             }
-        } else if (strcmp(behaviour, "raw") == 0) { /* a fork that calls no handlers */
+        } else if (strcmp(behavior, "raw") == 0) { /* a fork that calls no handlers */
             pid = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
             if (pid == 0) {
                 alarm(20);
@@ -118,7 +118,7 @@ int main(int argc, char **argv) {
                 EQUAL(postrun_stop(), -EALREADY);
                 _exit(0);
             }
-        } else if (strcmp(behaviour, "own") == 0) { /* starts a session of its own */
+        } else if (strcmp(behavior, "own") == 0) { /* starts a session of its own */
             pid = fork();
             if (pid == 0) {
                 alarm(20);
@@ -129,13 +129,13 @@ int main(int argc, char **argv) {
                 EQUAL(statistics().written, 1);
                 _exit(0);
             }
-        } else if (strcmp(behaviour, "follow") == 0) {
+        } else if (strcmp(behavior, "follow") == 0) {
             pid = fork();
             if (pid == 0) {
                 child_follows(i);
                 _exit(0);
             }
-        } else if (strcmp(behaviour, "children") == 0) { /* children of children; most record nothing and make no file */
+        } else if (strcmp(behavior, "children") == 0) { /* children of children; most record nothing and make no file */
             pid = fork();
             if (pid == 0) {
                 alarm(20);
@@ -150,7 +150,7 @@ int main(int argc, char **argv) {
                 EQUAL(postrun_recording(), 0);
                 _exit(0);
             }
-        } else if (strcmp(behaviour, "exit") == 0) { /* leaves through exit(), which stops the session */
+        } else if (strcmp(behavior, "exit") == 0) { /* leaves through exit(), which stops the session */
             pid = fork();
             if (pid == 0) {
                 alarm(20);

@@ -119,7 +119,7 @@ static void handlers_that_record(const char *folder, int rounds) {
     EQUAL(postrun_stop(), 0);
 }
 
-static void *use_until_cancelled(void *unused) {
+static void *use_until_canceled(void *unused) {
     for (;;) {
         (void)postrun_start();
         record(3);
@@ -135,7 +135,7 @@ static void cancelled(const char *folder, int rounds) {
     for (int i = 0; i < rounds; i++) {
         pthread_t threads[3];
         for (int k = 0; k < 3; k++) {
-            EQUAL(pthread_create(&threads[k], NULL, use_until_cancelled, NULL), 0);
+            EQUAL(pthread_create(&threads[k], NULL, use_until_canceled, NULL), 0);
         }
         usleep((unsigned)(i % 7) * 500);
         for (int k = 0; k < 3; k++) {
@@ -429,28 +429,28 @@ static void unloaded(const char *folder, int rounds) { /* the library stays, as 
 static const struct {
     const char *name;
     void (*run)(const char *folder, int rounds);
-} behaviours[] = {{"exit in a handler", exit_in_a_handler},
-                  {"at the end", at_the_end},
-                  {"handlers", handlers_that_record},
-                  {"cancelled", cancelled},
-                  {"environment", environment_changes},
-                  {"clock", clock_is_set},
-                  {"idle", idle},
-                  {"names", many_names},
-                  {"facts", facts_that_change},
-                  {"metrics", metrics_alone},
-                  {"overflow twice", overflow_twice},
-                  {"descriptors", no_descriptors},
-                  {"memory", no_threads},
-                  {"daemon", daemon_of},
-                  {"exec", exec_while_recording},
-                  {"dlclose", unloaded}};
+} behaviors[] = {{"exit in a handler", exit_in_a_handler},
+                 {"at the end", at_the_end},
+                 {"handlers", handlers_that_record},
+                 {"cancelled", cancelled},
+                 {"environment", environment_changes},
+                 {"clock", clock_is_set},
+                 {"idle", idle},
+                 {"names", many_names},
+                 {"facts", facts_that_change},
+                 {"metrics", metrics_alone},
+                 {"overflow twice", overflow_twice},
+                 {"descriptors", no_descriptors},
+                 {"memory", no_threads},
+                 {"daemon", daemon_of},
+                 {"exec", exec_while_recording},
+                 {"dlclose", unloaded}};
 
 int main(int argc, char **argv) {
     CHECK(argc == 4);
-    for (size_t i = 0; i < sizeof behaviours / sizeof *behaviours; i++) {
-        if (strcmp(argv[1], behaviours[i].name) == 0) {
-            behaviours[i].run(argv[2], atoi(argv[3]));
+    for (size_t i = 0; i < sizeof behaviors / sizeof *behaviors; i++) {
+        if (strcmp(argv[1], behaviors[i].name) == 0) {
+            behaviors[i].run(argv[2], atoi(argv[3]));
             tell_statistics();
             return 0;
         }

@@ -108,8 +108,8 @@ static void facts(void) {
 static const struct {
     const char *name;
     void (*run)(void);
-} behaviours[] = {{"nesting", nesting}, {"deep", deep},  {"unbalanced", unbalanced}, {"open", open_ranges}, {"handles", by_handle},
-                  {"values", values},   {"facts", facts}};
+} behaviors[] = {{"nesting", nesting}, {"deep", deep},  {"unbalanced", unbalanced}, {"open", open_ranges}, {"handles", by_handle},
+                 {"values", values},   {"facts", facts}};
 
 int main(int argc, char **argv) {
     CHECK(argc == 3);
@@ -126,9 +126,9 @@ int main(int argc, char **argv) {
     EQUAL(postrun_recording(), 1);
     EQUAL(postrun_start(), -EALREADY);
     EQUAL(postrun_configure(NULL), -EBUSY);
-    for (size_t i = 0; i < sizeof behaviours / sizeof *behaviours; i++) {
-        if (strcmp(argv[1], behaviours[i].name) == 0) {
-            behaviours[i].run();
+    for (size_t i = 0; i < sizeof behaviors / sizeof *behaviors; i++) {
+        if (strcmp(argv[1], behaviors[i].name) == 0) {
+            behaviors[i].run();
         }
     }
     EQUAL(postrun_stop(), 0);

@@ -352,26 +352,26 @@ static void compressed(const char *folder, int rounds) {
 static const struct {
     const char *name;
     void (*run)(const char *folder, int rounds);
-} behaviours[] = {{"loop", loop},
-                  {"rotate", rotate},
-                  {"aged", aged},
-                  {"aged child", aged_child},
-                  {"idle", idle},
-                  {"limits", limits},
-                  {"signals", with_signals},
-                  {"exit", at_exit},
-                  {"quick", without_handlers},
-                  {"environment", by_environment},
-                  {"own", own_sessions},
-                  {"own child", own_session_of_a_child},
-                  {"sampled", sampled},
-                  {"compressed", compressed}};
+} behaviors[] = {{"loop", loop},
+                 {"rotate", rotate},
+                 {"aged", aged},
+                 {"aged child", aged_child},
+                 {"idle", idle},
+                 {"limits", limits},
+                 {"signals", with_signals},
+                 {"exit", at_exit},
+                 {"quick", without_handlers},
+                 {"environment", by_environment},
+                 {"own", own_sessions},
+                 {"own child", own_session_of_a_child},
+                 {"sampled", sampled},
+                 {"compressed", compressed}};
 
 int main(int argc, char **argv) {
     CHECK(argc == 4);
-    for (size_t i = 0; i < sizeof behaviours / sizeof *behaviours; i++) {
-        if (strcmp(argv[1], behaviours[i].name) == 0) {
-            behaviours[i].run(argv[2], atoi(argv[3]));
+    for (size_t i = 0; i < sizeof behaviors / sizeof *behaviors; i++) {
+        if (strcmp(argv[1], behaviors[i].name) == 0) {
+            behaviors[i].run(argv[2], atoi(argv[3]));
             tell_statistics();
             return 0;
         }

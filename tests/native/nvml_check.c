@@ -20,7 +20,7 @@ SAME(count, nvmlDeviceGetCount_v2);
 SAME(handle, nvmlDeviceGetHandleByIndex_v2);
 SAME(uuid, nvmlDeviceGetUUID);
 SAME(name, nvmlDeviceGetName);
-SAME(utilisation, nvmlDeviceGetUtilizationRates);
+SAME(utilization, nvmlDeviceGetUtilizationRates);
 SAME(memory, nvmlDeviceGetMemoryInfo);
 SAME(memory_v2, nvmlDeviceGetMemoryInfo_v2);
 SAME(power, nvmlDeviceGetPowerUsage);
@@ -109,8 +109,8 @@ _Static_assert(nvmlClocksThrottleReasonHwSlowdown == 8 && nvmlClocksThrottleReas
 #define PLACE(structure, member) printf(#member " %zu %zu\n", offsetof(struct structure, member), sizeof(((struct structure *)0)->member))
 int main(void) {
     printf("%zu %zu %zu\n", sizeof(nvml_device), sizeof(nvml_result), sizeof(nvml_clock));
-    PLACE(nvml_utilisation, gpu);
-    PLACE(nvml_utilisation, memory);
+    PLACE(nvml_utilization, gpu);
+    PLACE(nvml_utilization, memory);
     PLACE(nvml_memory, total);
     PLACE(nvml_memory, free);
     PLACE(nvml_memory, used);
@@ -129,6 +129,6 @@ int main(void) {
     PLACE(nvml_event, eventData);
     PLACE(nvml_event, computeInstanceId);
     printf("%zu %zu %zu\n", sizeof(nvml_sensor), sizeof(struct nvml_field), sizeof(struct nvml_event));
-    printf("%zu %zu %zu\n", sizeof(struct nvml_utilisation), sizeof(struct nvml_memory), sizeof(struct nvml_memory_v2));
+    printf("%zu %zu %zu\n", sizeof(struct nvml_utilization), sizeof(struct nvml_memory), sizeof(struct nvml_memory_v2));
     return 0;
 }

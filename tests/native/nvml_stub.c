@@ -35,7 +35,7 @@ enum function {
     HANDLE,
     UUID,
     NAME,
-    UTILISATION,
+    UTILIZATION,
     MEMORY,
     MEMORY_V2,
     POWER,
@@ -104,7 +104,7 @@ static const struct {
 };
 #endif
 static const char *const function_names[FUNCTIONS] = {
-    "init",      "shutdown",  "driver",   "count",    "handle",   "uuid",      "name",       "utilisation",  "memory",
+    "init",      "shutdown",  "driver",   "count",    "handle",   "uuid",      "name",       "utilization",  "memory",
     "memory_v2", "power",     "clock",    "throttle", "mig_mode", "mig_count", "mig_handle", "memory_clock", "temperature",
     "fields",    "event_set", "register", "wait",     "free_set", "field3",    "field4",     "field5",       "field6",
     "field74",   "field75",   "field76",  "field77",  "field79",  "field82",   "field83",    "field138",     "field139",
@@ -326,16 +326,16 @@ nvml_result nvmlDeviceGetName(nvml_device device, char *text, unsigned size) {
     return (nvml_result)called(NAME, device_of(device)->number, NULL);
 }
 
-nvml_result nvmlDeviceGetUtilizationRates(nvml_device device, struct nvml_utilisation *used);
-nvml_result nvmlDeviceGetUtilizationRates(nvml_device device, struct nvml_utilisation *used) {
+nvml_result nvmlDeviceGetUtilizationRates(nvml_device device, struct nvml_utilization *used);
+nvml_result nvmlDeviceGetUtilizationRates(nvml_device device, struct nvml_utilization *used) {
     int d = device_of(device)->number;
     long n;
-    int code = called(UTILISATION, d, &n);
+    int code = called(UTILIZATION, d, &n);
     if (parts[d] >= 0) {
         return (nvml_result)NVML_NOT_SUPPORTED;
     }
-    used->gpu = (unsigned)valued(UTILISATION, d, n, 0, (unsigned long long)(7 * d + 3 * n) % 101);
-    used->memory = (unsigned)valued(UTILISATION, d, n, 1, (unsigned long long)(5 * d + 2 * n) % 101);
+    used->gpu = (unsigned)valued(UTILIZATION, d, n, 0, (unsigned long long)(7 * d + 3 * n) % 101);
+    used->memory = (unsigned)valued(UTILIZATION, d, n, 1, (unsigned long long)(5 * d + 2 * n) % 101);
     return (nvml_result)code;
 }
 

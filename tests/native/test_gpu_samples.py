@@ -25,9 +25,9 @@ from stub_libraries import stub
 
 GIB = 2**30
 PATIENCE_MS = 60_000  # of a sample; the answer comes within, however busy the machine
-QUESTIONS = ("utilisation", "memory_v2", "power", "clock", "throttle", "temperature")
+QUESTIONS = ("utilization", "memory_v2", "power", "clock", "throttle", "temperature")
 METRICS = {
-    "utilisation": ("gpu_utilization", "gpu_memory_controller"),
+    "utilization": ("gpu_utilization", "gpu_memory_controller"),
     "memory_v2": ("gpu_memory_used_percent", "gpu_memory_used_bytes", "gpu_memory_total_bytes"),
     "power": ("gpu_power",),
     "clock": ("gpu_sm_clock",),
@@ -36,7 +36,7 @@ METRICS = {
 }
 EACH_SAMPLE = {metric for metrics in METRICS.values() for metric in metrics}
 CAPABILITY = {
-    "utilisation": "utilization", "memory_v2": "memory", "power": "power", "clock": "sm_clock", "throttle": "throttle_reasons",
+    "utilization": "utilization", "memory_v2": "memory", "power": "power", "clock": "sm_clock", "throttle": "throttle_reasons",
     "temperature": "temperature",
 }  # fmt: skip
 FOR_GOOD = {1, 2, 3, 4, 13, 25, 26}
@@ -326,9 +326,9 @@ def test_errors_that_pass(play: Play) -> None:
 @pytest.mark.parametrize(
     ("function", "values", "lost", "capability"),
     [
-        ("utilisation", "255 7", ["gpu_utilization"], "utilization: 255 %"),
-        ("utilisation", "101 4294967295", ["gpu_utilization", "gpu_memory_controller"], "utilization: 101 %"),
-        ("utilisation", "100 0", [], None),
+        ("utilization", "255 7", ["gpu_utilization"], "utilization: 255%"),
+        ("utilization", "101 4294967295", ["gpu_utilization", "gpu_memory_controller"], "utilization: 101%"),
+        ("utilization", "100 0", [], None),
         ("memory_v2", "0 0", ["gpu_memory_used_percent", "gpu_memory_used_bytes"], "memory: 0 B"),
         ("memory_v2", "1000 1001", ["gpu_memory_used_percent", "gpu_memory_used_bytes"], "memory: 1001 B"),
         ("memory_v2", f"{2**64 - 1} 5", ["gpu_memory_used_percent", "gpu_memory_used_bytes"], f"memory: {2**64 - 1} B"),
@@ -367,7 +367,7 @@ def test_mig(play: Play, variant: str) -> None:
     }  # fmt: skip
     assert ("gpu_utilization", 1) not in got.values
     assert got.values["gpu_power", 1] == [answer(1, call)["gpu_power"] for call in (1, 2, 3)]
-    assert got.calls["utilisation", 1] == got.calls["memory_v2", 1] == 1
+    assert got.calls["utilization", 1] == got.calls["memory_v2", 1] == 1
     assert got.values["gpu_memory_temperature", 1][0] == 62
     assert got.values["gpu_ecc_corrected", 1] == [0]
     assert got.metadata["gpu.1.mig"] == got.metadata["gpu.2.mig"] == "1"
@@ -671,7 +671,7 @@ def test_no_driver(play: Play, tmp_path: Path) -> None:
     if got.values or "samples" not in got.capabilities:
         pytest.skip("this machine has the driver")
     assert got.capabilities == {"samples": "no libnvidia-ml.so.1 on this machine: no driver of NVIDIA GPUs"}
-    for _ in range(5):  # calls during the search: an absent function is not called slow afterwards
+    for _ in range(5):  # calls during the search: an absent function is not called slow afterward
         assert play("devices 2\n", 30, LD_LIBRARY_PATH=str(tmp_path), WAITING_NS="1").capabilities == got.capabilities
     (tmp_path / "libnvidia-ml.so.1").write_text("no library")
     got = play("devices 2\n", 2, LD_LIBRARY_PATH=str(tmp_path))
@@ -695,7 +695,7 @@ def test_texts_of_a_driver_are_no_danger(play: Play) -> None:
 def test_a_driver_that_takes_its_time_makes_longer_intervals(play: Play) -> None:
     """3 ms of waiting in 8 samples, at 1% per ms: the interval doubles twice."""
     got = play("devices 1\ndelay power 0 1 0 3\n", 8, interval_ms=100)
-    assert "more than 1 % of 100 ms" in got.metadata["capability.sampler.interval"]
+    assert "more than 1% of 100 ms" in got.metadata["capability.sampler.interval"]
     assert got.output["interval"] >= 200
     assert len(got.values["gpu_power", 0]) == 8
     quick = play("devices 8\n", 8, interval_ms=60000)
@@ -706,10 +706,10 @@ def test_a_driver_that_takes_its_time_makes_longer_intervals(play: Play) -> None
 @variants
 def test_an_answer_that_comes_late(play: Play, variant: str) -> None:
     """Two samples are skipped while the first is answered, with its own time."""
-    got = play("devices 1\ndelay utilisation 0 1 1 600\n", 3, patience_ms=1, variant=variant)
+    got = play("devices 1\ndelay utilization 0 1 1 600\n", 3, patience_ms=1, variant=variant)
     assert got.values["gpu_utilization", 0][0] == answer(0, 1)["gpu_utilization"]
     assert len(got.values["gpu_utilization", 0]) == 1
-    assert got.calls["utilisation", 0] == 1
+    assert got.calls["utilization", 0] == 1
     assert got.capabilities == {}
 
 
@@ -717,7 +717,7 @@ def test_an_answer_that_comes_late(play: Play, variant: str) -> None:
 @variants
 def test_a_driver_that_is_stuck_keeps_nobody(play: Play, tmp_path: Path, variant: str) -> None:
     """A session ends while the driver hangs; later answers are dropped."""
-    got = play("devices 1\ndelay utilisation 0 1 1 3000\n", None, "stuck", 2500, variant=variant)
+    got = play("devices 1\ndelay utilization 0 1 1 3000\n", None, "stuck", 2500, variant=variant)
     first, second = read(tmp_path / "0")
     assert first.capabilities == {"samples": "the driver did not answer at the end: samples of GPUs are missing"}
     assert first.values == second.values == {}
@@ -753,7 +753,7 @@ NAMED = """
 typedef nvmlDevice_t nvml_device;
 typedef nvmlReturn_t nvml_result;
 typedef nvmlClockType_t nvml_clock;
-#define nvml_utilisation nvmlUtilization_st
+#define nvml_utilization nvmlUtilization_st
 #define nvml_memory nvmlMemory_st
 #define nvml_memory_v2 nvmlMemory_v2_st
 typedef nvmlTemperatureSensors_t nvml_sensor;
@@ -788,8 +788,8 @@ def test_against_the_vendors_header(machine: Machine, project_root: Path, tmp_pa
 def test_samples_reach_the_report(play: Play, tmp_path: Path) -> None:
     """1,500 samples, half a second apart.
 
-    GPU 0 idles at 10 %, is too hot in samples 101 to 140 and at its power cap in 201 to 210. GPU 1 is busy, and its memory goes from 20 to
-    90 %.
+    GPU 0 idles at 10%, is too hot in samples 101 to 140 and at its power cap in 201 to 210. GPU 1 is busy, and its memory goes from 20 to
+    90%.
     """
     native = pytest.importorskip("postrun.native")
     if not native.available():
@@ -799,7 +799,7 @@ def test_samples_reach_the_report(play: Play, tmp_path: Path) -> None:
 
     memory = [f"value memory_v2 1 {100 * i + 1} {100 * i + 100} {100 * GIB} {(20 + 5 * i) * GIB}" for i in range(15)]
     script = [
-        "devices 2", "value utilisation 0 1 0 10 5", "value utilisation 1 1 0 95 40",
+        "devices 2", "value utilization 0 1 0 10 5", "value utilization 1 1 0 95 40",
         f"value memory_v2 0 1 0 {100 * GIB} {10 * GIB}", *memory,
         "value throttle 0 101 140 72", "value throttle 0 201 210 4",
         "value throttle -1 1 0 0", "value power 0 1 0 80000",
@@ -831,7 +831,7 @@ def test_samples_reach_the_report(play: Play, tmp_path: Path) -> None:
     assert "GPU 1: 1 uncorrected ECC error." in notes["gpu_memory_errors"]
     rules = {result.rule: result for result in report.rules}
     low = {row["device"]: row["state"] for row in plain_details(rules["LowGPUUtilization"])["devices"]}
-    assert low == {0: "under-utilised", 1: "fine"}
+    assert low == {0: "under-utilized", 1: "fine"}
     grown = {row["device"]: row["violations"] > 0 for row in plain_details(rules["GPUMemoryIncrease"])["devices"]}
     assert grown == {0: False, 1: True}
     batch = {row["device"]: (row["violations"] > 0, row["memory_figure"]) for row in plain_details(rules["BatchSize"])["devices"]}

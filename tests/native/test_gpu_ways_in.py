@@ -431,7 +431,7 @@ with capture.session("run", gpu=True, sample_ms=0):
 
 
 def test_a_profiler_that_the_program_starts_goes_first(machine: Machine) -> None:
-    """It finds CUPTI free, and the recorder takes it up again afterwards."""
+    """It finds CUPTI free, and the recorder takes it up again afterward."""
     assert machine.python(OWN_PROFILER) == [0, 2]
     assert machine.kernels() == [0, 2]
     facts = machine.facts()

@@ -671,7 +671,7 @@ def test_interval_grows_where_samples_cost_too_much(start: Start, write: Write) 
     assert intervals == [100, 100, 200, 200, 200, 200, 200, 200, 200]
     assert (
         player.capabilities["sampler.interval"]
-        == "a sample took 1000 us, more than 1 % of 100 ms: longer intervals, see sampler.interval_ms"
+        == "a sample took 1000 us, more than 1% of 100 ms: longer intervals, see sampler.interval_ms"
     )
     player.tell("cost", 10**9)
     changes = [

@@ -127,8 +127,8 @@ def test_a_step_time_far_above_the_runs_before_is_a_regression() -> None:
         15.0,
         5,
     )
-    assert "from step to step, 15.0 % more than the median of the 5 comparable runs before" in finding.text
-    # Both must hold: 9 % is not more than 10 %; with deviations of 3 for 1, 26.7 is not exceeded.
+    assert "from step to step, 15.0% more than the median of the 5 comparable runs before" in finding.text
+    # Both must hold: 9% is not more than 10%; with deviations of 3 for 1, 26.7 is not exceeded.
     assert history_of(series(100, 101, 99, 100, 102, 109)).findings == ()
     assert history_of(series(100, 103, 97, 100, 106, 115)).findings == ()
     assert [one.kind for one in history_of(series(100, 103, 97, 100, 106, 127)).findings] == ["regression"]
@@ -138,7 +138,7 @@ def test_a_constant_history_has_a_floor_of_one_percent() -> None:
     steps = series(1000, 1000, 1000, 1000, 1030)
     assert history_of(steps, Settings(threshold_percent=1)).findings == ()
     assert [one.kind for one in history_of(series(1000, 1000, 1000, 1000, 1031), Settings(threshold_percent=1)).findings] == ["regression"]
-    assert history_of(series(1000, 1000, 1000, 1000, 1100)).findings == ()  # not more than 10 %
+    assert history_of(series(1000, 1000, 1000, 1000, 1100)).findings == ()  # not more than 10%
     assert [one.kind for one in history_of(series(1000, 1000, 1000, 1000, 1101)).findings] == ["regression"]
 
 

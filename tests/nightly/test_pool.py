@@ -233,7 +233,7 @@ def test_a_waiting_task_can_be_canceled() -> None:
         assert set(concurrent.futures.as_completed([running, *waiting])) == {running, *waiting}
 
 
-def test_shutdown_can_drop_what_waits_and_nothing_is_taken_afterwards() -> None:
+def test_shutdown_can_drop_what_waits_and_nothing_is_taken_afterward() -> None:
     pool = SupervisedPool(1)
     running = pool.submit(tasks.sleep, 0.5)
     pid = 0

@@ -357,7 +357,7 @@ def _python_number(text: str) -> int | float | str:
 
 
 def scaled_int(text: str, decimals: int) -> int | None:
-    """Return a number's text times 10**decimals, cut towards zero; None beyond int64."""
+    """Return a number's text times 10**decimals, cut toward zero; None beyond int64."""
     match = _NUMBER.match(text)
     if match is None:
         raise ValueError(f"not a number: {text!r}")
@@ -926,7 +926,7 @@ def _is_array(value: Any) -> TypeGuard[list[Any]]:
 
 
 def _integer(text: str) -> tuple[int | None, bool]:
-    """Return the number of a text, cut towards zero, or None; and whether it is one."""
+    """Return the number of a text, cut toward zero, or None; and whether it is one."""
     text = text.strip(_STRIPPED)
     if _NUMBER.match(text):
         return scaled_int(text, 0), True

@@ -114,7 +114,7 @@ def test_make_report_gives_the_report_and_its_files(run: Path, tmp_path: Path) -
     assert result.written == {"html": tmp_path / "out" / "report.html", "json": tmp_path / "out" / "report.json"}
     assert result.written["json"].read_text("utf-8") == result.report.to_json()
     assert result.stale == (tmp_path / "out" / "report.pdf",)
-    assert [stage for stage in dict.fromkeys(stages) if stage in ("analysing", "drawing")] == ["analysing", "drawing"]
+    assert [stage for stage in dict.fromkeys(stages) if stage in ("analyzing", "drawing")] == ["analyzing", "drawing"]
 
 
 def test_make_report_takes_an_open_store_and_a_context_that_yields_one(run: Path, tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_make_report_takes_an_open_store_and_a_context_that_yields_one(run: Path
     options = Options(generated_at_ns=0)
     output = OutputOptions(tmp_path / "yielded", ("json",))
     yielded = make_report(opened(), output, options=options, progress=lambda stage, fraction: order.append(stage))
-    assert order == ["analysing", "drawing", "closed"], "the store is closed before the files are written"
+    assert order == ["analyzing", "drawing", "closed"], "the store is closed before the files are written"
     with ingest([run]) as store:
         again = make_report(store, OutputOptions(tmp_path / "open", ("json",)), options=options)
         assert store.frame("SELECT 1").item() == 1
@@ -186,8 +186,8 @@ def test_the_example(run: Path, project_root: Path, tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-P", str(example), str(run)], capture_output=True, text=True, cwd=tmp_path, check=True)
     # the mean of 99, 1, 1 and 1 is 25.5
     assert done.stdout == (
-        "OneBusyCore: IssuesFound. Core 2 of algo-1 is at 99 % (median) while the mean of the machine's cores is 26 %;"
-        " thresholds 90 % and 50 %.\n"
+        "OneBusyCore: IssuesFound. Core 2 of algo-1 is at 99% (median) while the mean of the machine's cores is 26%;"
+        " thresholds 90% and 50%.\n"
     )
     rule = ProfilerRule.custom(source=str(example), rule_to_invoke="OneBusyCore", rule_parameters={"mean_threshold": 25})
     assert verdicts(postrun.analyze(run, [rule])) == {"OneBusyCore": "NoIssuesFound"}
@@ -211,10 +211,10 @@ def test_the_examples_of_the_documentation(
     assert "Error" not in verdicts(names["report"]).values()
     printed = capsys.readouterr().out
     if page == "custom-rules.md":
-        # 120 samples; all of them are above 5 %
+        # 120 samples; all of them are above 5%
         assert printed.splitlines()[0] == "120 GPU samples; 500 are wanted."
         assert "IssuesFound {'RuleTriggered': 0, 'Violations': 120" in printed
-        # and only windows with such a sample are triggered: above 101 % there is none
+        # and only windows with such a sample are triggered: above 101% there is none
         rule = ProfilerRule.custom(source="my_rule.py", rule_to_invoke="HotGPU", rule_parameters={"threshold": 101})
         assert postrun.analyze(run, [rule]).rules[-1].verdict == "NoIssuesFound"
     else:

@@ -62,7 +62,7 @@ def test_it_holds_what_a_c_program_needs_and_no_c_source(wheel: Path) -> None:
     assert not [name for name in native if name.endswith((".c", "CMakeLists.txt", ".in"))]
 
 
-def test_it_holds_the_licence(wheel: Path, project_root: Path) -> None:
+def test_it_holds_the_license(wheel: Path, project_root: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         (licence,) = [name for name in archive.namelist() if name.endswith("licenses/LICENSE")]
         assert archive.read(licence) == (project_root / "LICENSE").read_bytes()

@@ -106,7 +106,7 @@ ODD = {
     "runtime and driver call of one launch": [
         host("cudaLaunchKernel", 0, 50, 1), host("cuLaunchKernel", 10, 20, 1, "cuda_driver"), kernel("k", 60, 20, 1)
     ],
-    "synchronisation records": [kernel("k", 0, 9, 1), kernel("Event Sync", 5, 7, None, "cuda_sync"), host("cudaStreamSynchronize", 0, 9)],
+    "synchronization records": [kernel("k", 0, 9, 1), kernel("Event Sync", 5, 7, None, "cuda_sync"), host("cudaStreamSynchronize", 0, 9)],
     "ranges on both sides": [step(1, 0, 50), {**step(1, 9, 50), "cat": "gpu_user_annotation", "pid": 0}, kernel("k", 10, 5)],
     **{f"by chance, {seed}": by_chance(seed) for seed in range(4)},
 }  # fmt: skip
@@ -166,12 +166,12 @@ def shared(rows: Iterable[Any]) -> dict[str, tuple[int, int, float]]:
 
 
 def largest(groups: dict[str, tuple[int, int, float]]) -> dict[str, tuple[int, int, float]]:
-    """Groups as the report lists operators: those below 2 % are one."""
+    """Groups as the report lists operators: those below 2% are one."""
     merged = {name: group for name, group in groups.items() if group[2] >= 2}
     small = [group for group in groups.values() if group[2] < 2]
     if small:
         total, everything = sum(group[0] for group in small), sum(group[0] for group in groups.values())
-        merged["other (< 2 %)"] = (total, sum(group[1] for group in small), 100 * total / everything if everything else 0.0)
+        merged["other (< 2%)"] = (total, sum(group[1] for group in small), 100 * total / everything if everything else 0.0)
     return merged
 
 
@@ -242,9 +242,9 @@ def sections(traces: list[recompute.Trace], report: Report) -> dict[str, tuple[A
         values = recompute.derived_utilization(traces[0])
         usage, active = report.system_usage.nodes[0], report.system_usage.gpu_active
         assert active is not None
-        assert report.summary.tiles[0].value == f"{100 * devices[0]['busy_ns'] / devices[0]['span_ns']:.1f} %"
+        assert report.summary.tiles[0].value == f"{100 * devices[0]['busy_ns'] / devices[0]['span_ns']:.1f}%"
         spread = {key: value for key, value in (recompute.quantiles(values) or {}).items() if key in {"min", "p50", "p95", "p99", "max"}}
-        result["utilisation"] = (spread, picked(usage, spread))
+        result["utilization"] = (spread, picked(usage, spread))
         result["active"] = ((len(values), sum(value > 0 for value in values)), (active.points, active.active))
     return result
 

@@ -1,6 +1,6 @@
 """Two jobs with published causes, as traces: the rules name the causes, and the simulation gives the published figures.
 
-The recordings and figures are those of arXiv 2505.05713: shares of the excess that goes when the slowest 3 % of workers (M_W) or the last
+The recordings and figures are those of arXiv 2505.05713: shares of the excess that goes when the slowest 3% of workers (M_W) or the last
 stage (M_S) are ideal, and durations of a step.
 """
 
@@ -73,7 +73,7 @@ def test_the_simulation_gives_the_published_shares(evaluated: Evaluated) -> None
     roles = simulated.peers.roles
     last = max(roles.values())
     computing = simulated.computing.group_by("rank").agg(pl.col("computing").mean()).sort("computing")
-    slowest = [computing["rank"][-1]]  # 3 % of 8 or 16 workers, rounded up
+    slowest = [computing["rank"][-1]]  # 3% of 8 or 16 workers, rounded up
     assert simulated.gain_of_ranks(slowest).explained == pytest.approx(expected["M_W"], abs=0.03)
     assert simulated.gain(pl.col("role") == last).explained == pytest.approx(expected["M_S"], abs=0.03)
     assert simulated.replayed_ns / simulated.ideal_ns == pytest.approx(expected["slowdown"], abs=0.02)

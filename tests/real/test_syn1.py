@@ -66,8 +66,8 @@ def test_overall_system_usage(run: Store, expected: dict[str, Any]) -> None:
 def test_statements_and_active_time(run: Store) -> None:
     usage = system_usage(run)
     assert usage.statements == (
-        ("algo-1", "The median of the GPUs is 65 %, of the CPU 14 %."),
-        ("algo-2", "Well used: the median of the GPUs is 96 %, their mean over the whole time 96 %."),
+        ("algo-1", "The median of the GPUs is 65%, of the CPU 14%."),
+        ("algo-2", "Well used: the median of the GPUs is 96%, their mean over the whole time 96%."),
     )
     for active, units in ((usage.gpu_active, 4), (usage.cpu_active, 8)):
         assert active is not None

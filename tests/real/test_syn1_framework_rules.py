@@ -137,7 +137,7 @@ def test_overall_framework_metrics(run: Store, expected: dict[str, Any], preset:
     )
     assert [round(row["percent"], 4) for row in plain_details(result)["phases"]] == [8.8754, 0.8701, 90.2545]
     assert (result.verdict, result.datapoints) == ("NoIssuesFound", 320)
-    assert plain_details(result)["notes"] == ["90 % of the time from the first to the last step was spent outside of the steps."]
+    assert plain_details(result)["notes"] == ["90% of the time from the first to the last step was spent outside of the steps."]
     assert "OverallFrameworkMetrics" not in findings
 
 

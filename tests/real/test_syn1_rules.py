@@ -91,7 +91,7 @@ def test_low_gpu_utilization(presets: dict[str, Results], expected: dict[str, An
     assert {name: row["triggered"] for name, row in rows.items() if row["triggered"]} == {
         name: entry["triggered"] for name, entry in want.items()
     }
-    kinds = {"low": ("under-utilised", "under_utilised"), "fluct": ("fluctuating", "fluctuating")}
+    kinds = {"low": ("under-utilized", "under_utilised"), "fluct": ("fluctuating", "fluctuating")}
     for name, entry in want.items():
         row = rows[name]
         (first, kind, *_), (last, _, p95, p5) = entry["first"], entry["last"]
@@ -102,7 +102,7 @@ def test_low_gpu_utilization(presets: dict[str, Results], expected: dict[str, An
         assert (row["first_ns"], row["last_ns"]) == (FIRST + (120 * first - 1) * STEP, FIRST + (120 * last - 1) * STEP)
         assert (row["pattern"], row["triggered_percent"], row["derived"]) == ("whole run", 100.0, False)
     assert {row["state"] for name, row in rows.items() if name not in want} == {"fine"}
-    # mean 77 % and 39.5 % of 1200 s unused, of 4 GPUs
+    # mean 77% and 39.5% of 1200 s unused, of 4 GPUs
     mean = {name: rows[name]["box"]["mean"] for name in want}
     assert mean == pytest.approx({"algo-1/gpu0": 77.0, "algo-1/gpu1": 39.5})
 
@@ -147,7 +147,7 @@ def test_bottlenecks(presets: dict[str, Results], expected: dict[str, Any], rule
 
 def test_a_lower_threshold_is_an_issue(run: Store) -> None:
     strict = results(run, "service", CPUBottleneck_threshold=5, IOBottleneck_threshold=5)
-    assert (strict["CPUBottleneck"].verdict, strict["IOBottleneck"].verdict) == ("NoIssuesFound", "IssuesFound")  # 5 % is not over 5 %
+    assert (strict["CPUBottleneck"].verdict, strict["IOBottleneck"].verdict) == ("NoIssuesFound", "IssuesFound")  # 5% is not over 5%
     actual = results(run, "service", CPUBottleneck_threshold=4.99)["CPUBottleneck"]
     assert (actual.verdict, actual.triggered, actual.windows_triggered) == ("IssuesFound", 20, 20)
     assert [row["issue"] for row in plain_details(actual)["nodes"]] == [True, False]

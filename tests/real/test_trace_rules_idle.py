@@ -227,7 +227,7 @@ def meanwhile(trace: Trace, waits: Spans) -> Counter[str]:
     """Return the time of waits by host activity, in order of precedence."""
     classes = [
         ("data loader", trace.loaders),
-        ("synchronisation", [call for call in trace.calls if call["sync"]]),
+        ("synchronization", [call for call in trace.calls if call["sync"]]),
         ("runtime calls", [call for call in trace.calls if not call["sync"]]),
         ("data loader", [row for row in trace.ranges if row["side"] == "host" and row["name"] in LOADING]),
         ("operators", trace.operators),

@@ -116,11 +116,11 @@ FILTER = f"""(() => {{
   return {{ counts, status: tools.querySelector("[role=status]").textContent }};
 }})()"""
 THEME = """(() => {
-  const colour = () => getComputedStyle(document.body).backgroundColor;
+  const color = () => getComputedStyle(document.body).backgroundColor;
   const button = [...document.querySelectorAll("nav button")].find((b) => b.textContent === "Light or dark");
-  const before = colour();
+  const before = color();
   button.click();
-  return [before, colour()];
+  return [before, color()];
 })()"""
 PLAIN = f"""(() => ({{
   rows: [...{KERNELS}.tBodies[0].rows].filter((row) => row.offsetParent !== null).length,

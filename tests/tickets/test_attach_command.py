@@ -268,7 +268,7 @@ def test_words_that_are_no_targets(word: str) -> None:
 
 
 class Hook(Fake):
-    def authorise(self, request: Request) -> None:
+    def authorize(self, request: Request) -> None:
         assert request.headers["X-Key"] == "s3cret: header"
 
     def routes(self) -> list[Any]:

@@ -27,7 +27,7 @@ from ticket_fakes import Fake, RefusedError, Request
 class Echo(Fake):
     """Answers every request with what it got."""
 
-    def authorise(self, request: Request) -> None:
+    def authorize(self, request: Request) -> None:
         if request.path == "/refuse":
             raise RefusedError(400, {"errors": {"body": "is bad"}, "errorMessages": ["and a\nsecond s3cret-token-value"]})
 

@@ -92,7 +92,7 @@ def test_text_html_and_the_file_arrive() -> None:
     text = got.get_body(("plain",)).get_content()
     assert "- LowGPUUtilization: issue: 8 of 8 GPUs are used too little." in text
     assert "The whole report: https://reports.example.org/r" in text
-    assert "<strong>GPUs were busy 91 % of the time.</strong>" in got.get_body(("html",)).get_content()
+    assert "<strong>GPUs were busy 91% of the time.</strong>" in got.get_body(("html",)).get_content()
     (file,) = got.iter_attachments()
     assert (file.get_filename(), file.get_content_type(), file.get_content()) == (PDF.name, "application/pdf", PDF.data)
 
@@ -126,7 +126,7 @@ def test_the_size_that_the_server_names_is_respected_before_sending() -> None:
         assert len(inbox.mails) == 1
 
 
-def test_a_server_that_says_552_afterwards_is_heard() -> None:
+def test_a_server_that_says_552_afterward_is_heard() -> None:
     with serving() as (inbox, environment):
         inbox.answers = ["552 5.3.4 Message too big for the mailbox"]
         with pytest.raises(TicketError, match=r"does not accept a mail of .*552 5.3.4 Message too big for the mailbox.*--attach none"):

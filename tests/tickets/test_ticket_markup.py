@@ -278,9 +278,9 @@ def test_a_comment_never_exceeds_the_limit(limit: int, dialect: markup.Dialect) 
 def test_a_comment_that_fits_is_whole() -> None:
     message = from_report(report_json(), link="https://x.y/r")
     result = comment(message, markup.MARKDOWN, [FileLink("a.pdf", "https://x.y/a.pdf")], limit=65_536)
-    assert result.startswith("### Training run gpt-350m\n\n**GPUs were busy 91 % of the time.**\n")
+    assert result.startswith("### Training run gpt-350m\n\n**GPUs were busy 91% of the time.**\n")
     assert "| LowGPUUtilization | issue | 8 of 8 GPUs are used too little. |" in result
-    assert "1. **Feed GPU 1** \\(algo-1\\): 1 h 02 min, 41.3 % of GPU time of the run. It idles. What to do: Use `num_workers=4`." in result
+    assert "1. **Feed GPU 1** \\(algo-1\\): 1 h 2 min, 41.3% of GPU time of the run. It idles. What to do: Use `num_workers=4`." in result
     assert "**What costs most \\(3 of 4\\)**" in result
     assert "[The whole report](<https://x.y/r>)" in result
     assert "Attached: [a.pdf](<https://x.y/a.pdf>)" in result

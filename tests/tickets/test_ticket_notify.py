@@ -72,7 +72,7 @@ ROWS = [row("gpt-1"), row("bert-1", labels={"team": "text"}), row("gpt-2", verdi
     ],
 )
 def test_rules_choose_runs(table: dict[str, Any], expected: list[str]) -> None:
-    assert names(rules_from(**table), ROWS, [Worse("jobs/gpt-2", "family-x", "steps take 12 % longer")]) == expected
+    assert names(rules_from(**table), ROWS, [Worse("jobs/gpt-2", "family-x", "steps take 12% longer")]) == expected
 
 
 def test_failed_runs_are_told_with_their_reason() -> None:

@@ -57,7 +57,7 @@ def _horovod() -> Functions:
     if module is None or not hasattr(module, "start_timeline"):
         raise LeftOutError("Horovod is not in use", quiet=True)
     if not module.is_initialized():
-        raise LeftOutError("Horovod is not initialised", quiet=True)
+        raise LeftOutError("Horovod is not initialized", quiet=True)
     return module.start_timeline, module.stop_timeline
 
 

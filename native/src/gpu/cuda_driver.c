@@ -112,20 +112,20 @@ static void tell_error(const char *function, int error, char *why, size_t size) 
     snprintf(why, size, "%s: %s (%d)%s%s", function, name, error, *word ? ": " : "", word);
 }
 
-enum cuda_state postrun_cuda_state(bool initialise, char *why, size_t size) {
+enum cuda_state postrun_cuda_state(bool initialize, char *why, size_t size) {
     pthread_once(&once, load);
     if (!loaded) {
         snprintf(why, size, "%s", load_error);
         return CUDA_ABSENT;
     }
-    int error = initialise ? driver.init(0) : 0;
+    int error = initialize ? driver.init(0) : 0;
     if (error) {
         tell_error("cuInit", error, why, size);
         return CUDA_ABSENT;
     }
     int count = 0;
     error = driver.device_count(&count);
-    if ((error == NOT_INITIALIZED || error == DEINITIALIZED) && !initialise) { /* DEINITIALIZED: the program ends */
+    if ((error == NOT_INITIALIZED || error == DEINITIALIZED) && !initialize) { /* DEINITIALIZED: the program ends */
         return CUDA_NOT_YET;
     }
     if (error) {

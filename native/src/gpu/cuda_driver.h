@@ -10,9 +10,9 @@
 
 enum cuda_state { CUDA_ABSENT, CUDA_NOT_YET, CUDA_READY };
 
-/* Whether this process can use CUDA devices. `initialise`: calls cuInit; otherwise a process that has not called it is NOT_YET. If
+/* Whether this process can use CUDA devices. `initialize`: calls cuInit; otherwise a process that has not called it is NOT_YET. If
  * ABSENT, `why` is the reason. */
-enum cuda_state postrun_cuda_state(bool initialise, char *why, size_t size);
+enum cuda_state postrun_cuda_state(bool initialize, char *why, size_t size);
 bool postrun_cuda_used(void);         /* it was READY in this process once */
 void postrun_cuda_tell_devices(void); /* metadata cuda.<index>.<fact> */
 int postrun_cuda_devices(void);

@@ -154,9 +154,9 @@ static void fail(const char *why) {
 }
 
 /* Whether CUDA is there: WAITING becomes READY, FAILED, or stays. */
-static void look_for_cuda(bool initialise) {
+static void look_for_cuda(bool initialize) {
     char why[REASON] = "";
-    switch (postrun_cuda_state(initialise, why, sizeof why)) {
+    switch (postrun_cuda_state(initialize, why, sizeof why)) {
     case CUDA_ABSENT: fail(why); break;
     case CUDA_NOT_YET: break;
     case CUDA_READY:

@@ -375,10 +375,10 @@ int postrun_gpu_sound(struct gpus *gpus, struct gpu *gpu, enum gpu_question ques
     return sound;
 }
 
-static void read_utilisation(struct gpus *gpus, struct gpu *gpu, int number) {
-    struct nvml_utilisation used = {0, 0};
+static void read_utilization(struct gpus *gpus, struct gpu *gpu, int number) {
+    struct nvml_utilization used = {0, 0};
     if (!postrun_gpu_judge(gpus, gpu, ASK_UTILIZATION,
-                           gpus->nvml->utilisation ? gpus->nvml->utilisation(gpu->handle, &used) : NVML_FUNCTION_NOT_FOUND)) {
+                           gpus->nvml->utilization ? gpus->nvml->utilization(gpu->handle, &used) : NVML_FUNCTION_NOT_FOUND)) {
         return;
     }
     if (postrun_gpu_sound(gpus, gpu, ASK_UTILIZATION, used.gpu <= 100, used.gpu)) {
@@ -471,7 +471,7 @@ static void tell_changes(struct gpus *gpus) {
 
 void postrun_gpus_read(struct gpus *gpus) {
     static void (*const readers[EACH_SAMPLE])(struct gpus *, struct gpu *, int) = {
-        [ASK_UTILIZATION] = read_utilisation,
+        [ASK_UTILIZATION] = read_utilization,
         [ASK_MEMORY] = read_memory,
         [ASK_POWER] = read_power,
         [ASK_SM_CLOCK] = read_clock,

@@ -25,7 +25,7 @@ static const struct {
     {offsetof(struct nvml, handle), "nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByIndex", 1},
     {offsetof(struct nvml, uuid), "nvmlDeviceGetUUID", NULL, 0},
     {offsetof(struct nvml, name), "nvmlDeviceGetName", NULL, 0},
-    {offsetof(struct nvml, utilisation), "nvmlDeviceGetUtilizationRates", NULL, 0},
+    {offsetof(struct nvml, utilization), "nvmlDeviceGetUtilizationRates", NULL, 0},
     {offsetof(struct nvml, memory), "nvmlDeviceGetMemoryInfo", NULL, 0},
     {offsetof(struct nvml, memory_v2), "nvmlDeviceGetMemoryInfo_v2", NULL, 0},
     {offsetof(struct nvml, power), "nvmlDeviceGetPowerUsage", NULL, 0},

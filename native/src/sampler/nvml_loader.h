@@ -11,7 +11,7 @@ typedef int nvml_result;
 typedef unsigned nvml_clock;
 typedef unsigned nvml_sensor;
 typedef void *nvml_event_set;
-struct nvml_utilisation {
+struct nvml_utilization {
     unsigned gpu, memory; /* per cent of the time since the driver looked last */
 };
 struct nvml_memory {
@@ -120,7 +120,7 @@ struct nvml {
     nvml_result (*handle)(unsigned, nvml_device *);
     nvml_result (*uuid)(nvml_device, char *, unsigned);
     nvml_result (*name)(nvml_device, char *, unsigned);
-    nvml_result (*utilisation)(nvml_device, struct nvml_utilisation *);
+    nvml_result (*utilization)(nvml_device, struct nvml_utilization *);
     nvml_result (*memory)(nvml_device, struct nvml_memory *);
     nvml_result (*memory_v2)(nvml_device, struct nvml_memory_v2 *);
     nvml_result (*power)(nvml_device, unsigned *); /* mW */

@@ -91,7 +91,7 @@ static void free_strings(string_table *t) {
 
 /* ---------------------------------------------------------------- numbers */
 
-/* A number's text times 10^decimals, cut towards zero; 0 if that does not fit int64. */
+/* A number's text times 10^decimals, cut toward zero; 0 if that does not fit int64. */
 static int scale_number(text p, text end, int decimals, int64_t *result) {
     static const int64_t powers[] = {1, 10, 100, 1000};
     int negative = *p == '-';

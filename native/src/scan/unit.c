@@ -107,7 +107,7 @@ static void enter_array(trace_scan *s) {
 /* Longest text that identifies the start of an event or of the array of events: 143 bytes, plus a margin. */
 #define RESTART_LONGEST 160
 
-static int resynchronise(trace_scan *s, text *at) {
+static int resynchronize(trace_scan *s, text *at) {
     text p = *at, behind = NULL;
     for (; p < s->end; p++) {
         if (*p == '{' ? is_event_start(p, s->end) : *p == '"' && (behind = behind_trace_events(p, s->end)) != NULL) {
@@ -423,7 +423,7 @@ static size_t scan(trace_scan *s, text start, size_t length) {
     while (more && !s->no_memory) {
         switch (s->state) {
         case AT_START: more = at_start(s, &p); break;
-        case LOST: more = resynchronise(s, &p); break;
+        case LOST: more = resynchronize(s, &p); break;
         case AT_END:
             p = s->end;
             more = 0;

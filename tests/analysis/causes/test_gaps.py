@@ -152,7 +152,7 @@ def test_nodes_of_a_graph(make_store: MakeStore) -> None:
 
 
 def test_ten_gaps_and_those_above_one_percent(make_store: MakeStore) -> None:
-    """40 gaps of 2 % each are all listed; of 400 small ones the ten longest are."""
+    """40 gaps of 2% each are all listed; of 400 small ones the ten longest are."""
     large = make_store(device_event=[run(100 * i, 100 * i + 20) for i in range(41)])
     assert len(listed(large)) == 40
     small = make_store(device_event=[run(100 * i, 100 * i + 90 - (i if i < 20 else 0)) for i in range(400)])

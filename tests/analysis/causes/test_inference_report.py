@@ -54,13 +54,13 @@ def quiet(text: str, fraction: float | None) -> None:
 def test_the_first_page_of_an_inference(make_store: MakeStore) -> None:
     report = served(make_store, "step[EXTEND bs=4 toks=1000]", *["step[DECODE bs=4]"] * 9)
     assert report.summary.headline == (
-        "The GPU was busy 53 % of the time."
+        "The GPU was busy 53% of the time."
         " A decode iteration took 8.00 ms (median of 9), at 409 tokens per second, in inference with SGLang."
     )  # busy 50 of 95 ms; 9 x 4 tokens in 8 x 10 + 8 ms
     assert report.summary.subtitle.split(" · ")[-1] == "inference with SGLang"
     assert [(tile.key, tile.value, tile.detail) for tile in report.summary.tiles[1::2]] == [
         ("iteration_time", "8.00 ms", "median of 9, p90 8.00 ms"),
-        ("tokens_per_s", "409", "of a process in decode, 100\u2009000 in prefill"),
+        ("tokens_per_s", "409", "of a process in decode, 100,000 in prefill"),
     ]
     assert [(kind.kind, kind.count, kind.gap_ns, kind.busy_percent) for kind in report.iteration_kinds] == [
         ("prefill", 1, None, 50.0),

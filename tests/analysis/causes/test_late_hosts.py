@@ -1,7 +1,7 @@
 """Ranks whose host launches late: hand-made jobs of three ranks and ten steps of 100 ms, with results worked out on paper.
 
 In a late step, the device of a rank waits for its host from 10 ms after the begin of the step, and the others wait for the rank in a
-collective. By default the wait of 20 ms is 20 % of a step, and in two steps the two others wait for 2 x 2 x 20 ms.
+collective. By default the wait of 20 ms is 20% of a step, and in two steps the two others wait for 2 x 2 x 20 ms.
 """
 
 from __future__ import annotations
@@ -102,9 +102,9 @@ def test_a_host_that_is_late_once_may_be_late_by_chance() -> None:
 @pytest.mark.parametrize(
     ("wait", "numbers", "expected"),
     [
-        (5, (1, 3, 5), [(1, 3, 15, 30)]),  # 5 % of a step each; 3 x 2 x 5 ms are 1 % of 3 x 10 steps
-        (4.9, (1, 3, 5, 7), []),  # below 5 % of a step
-        (5, (1, 3), []),  # 20 ms of waiting, below 1 %
+        (5, (1, 3, 5), [(1, 3, 15, 30)]),  # 5% of a step each; 3 x 2 x 5 ms are 1% of 3 x 10 steps
+        (4.9, (1, 3, 5, 7), []),  # below 5% of a step
+        (5, (1, 3), []),  # 20 ms of waiting, below 1%
     ],
 )
 def test_short_waits_do_not_count(wait: float, numbers: tuple[int, ...], expected: Rows) -> None:

@@ -319,7 +319,7 @@ def test_more_ranks_than_the_group_has_are_not_matched(make_store: MakeStore, ra
 
 @pytest.mark.parametrize(("apart", "matched"), [(1, 19), (3, 0)])
 def test_some_calls_that_do_not_meet_take_back_all(make_store: MakeStore, apart: int, matched: int) -> None:
-    # Of 20 calls in the same order, 1 or 3 of rank 1 run 50 ms after those of rank 0: 5 % or 15 %.
+    # Of 20 calls in the same order, 1 or 3 of rank 1 run 50 ms after those of rank 0: 5% or 15%.
     job = Job(2)
     for number in range(20):
         at = number * 100 * MS

@@ -109,7 +109,7 @@ def test_groups_that_contradict_each_other_give_nothing(make_store: MakeStore) -
 
 
 def test_peers_by_work(make_store: MakeStore) -> None:
-    # Ranks 0 and 1 differ by 1 %, rank 2 by 10 %, rank 3 runs the same as rank 0 and communicates with nobody else.
+    # Ranks 0 and 1 differ by 1%, rank 2 by 10%, rank 3 runs the same as rank 0 and communicates with nobody else.
     groups = [("undefined", (0, 1, 2)), ("undefined", (3, 9)), ("send", (0, 2))]
     run = RunData(job(make_store, groups, 4, {1: 1, 2: 10}))
     assert (peers_of(run), run.peers.source) == ([(0, 1), (2,), (3,)], "work")
@@ -117,7 +117,7 @@ def test_peers_by_work(make_store: MakeStore) -> None:
 
 
 def test_without_sends_all_ranks_are_peers(make_store: MakeStore) -> None:
-    # Rank 1 runs 10 % more kernels: without a pipeline that is more of the same work.
+    # Rank 1 runs 10% more kernels: without a pipeline that is more of the same work.
     run = RunData(job(make_store, [("undefined", (0, 1, 2))], 3, {1: 10}))
     assert (peers_of(run), run.peers.source) == ([(0, 1, 2)], "same")
     assert [role.source for role in run.roles] == ["same"] * 3

@@ -76,7 +76,7 @@ def test_more_steps_are_no_change(problems: Problems, tmp_path: Path) -> None:
     short_run, long_run = (run(tmp_path / str(steps), steps=steps, problems=problems)[1] for steps in (9, 18))
     comparison = compare(short_run, long_run, generator=GENERATOR)
     assert [one for one in claims(comparison) if one[0] != "verdict"] == []
-    # Steps that stall vary so much that a change of more than 10 % cannot be ruled out.
+    # Steps that stall vary so much that a change of more than 10% cannot be ruled out.
     assert comparison.verdict == ("same" if problems is NONE else "cannot say")
     assert comparison.steps is not None
     assert comparison.steps.verdict == "same"
@@ -145,7 +145,7 @@ def test_a_kernel_of_little_time_is_told_though_the_step_is_not_faster(base: Sim
     comparison = compare(base[1], report, generator=GENERATOR)
     assert {(area, state) for area, _, state in claims(comparison)} == {("kernel", "vanished")}
     assert comparison.verdict == "same"
-    assert comparison.headline.startswith("Steps differ by less than the threshold of 3 %")
+    assert comparison.headline.startswith("Steps differ by less than the threshold of 3%")
     assert comparison.kernels[0].new_names == ()
     assert "GeluCUDAKernelImpl" in comparison.kernels[0].short_name
     comparison = compare(base[1], report, generator=GENERATOR, threshold_percent=1.0)
@@ -232,12 +232,12 @@ def test_the_utilization_of_the_steps_is_compared_and_not_that_of_the_job(tmp_pa
         for at in range(begin // 10**8 * 10**8 - 20 * 10**9, end + 60 * 10**9, 10**8):
             value = used if begin - 10**9 < at < end + 10**9 else 0
             time = datetime.fromtimestamp(at // 10**8 / 10, UTC)
-            lines.append(f"{time:%Y/%m/%d %H:%M:%S}.{at // 10**6 % 1000:03}, 0, {value} %, {1000 + 10 * used} MiB, 2000 MiB")
+            lines.append(f"{time:%Y/%m/%d %H:%M:%S}.{at // 10**6 % 1000:03}, 0, {value}%, {1000 + 10 * used} MiB, 2000 MiB")
         (tmp_path / name / "nvidia-smi.csv").write_text("\n".join(lines) + "\n")
         with ingest([tmp_path / name / "kineto", tmp_path / name / "nvidia-smi.csv"]) as store:
             reports.append(analyze(store, Options(generated_at_ns=0)))
     comparison = compare(*reports, generator=GENERATOR)
     assert comparison.sampling.over == "steps"
     result = [dataclasses.astuple(one) for one in comparison.sampling.means]
-    # 40 and 70 % of the time; 1400 and 1700 of 2000 MiB.
-    assert result == [("GPU utilisation", 40.0, 70.0, 30.0, None), ("GPU memory", 70.0, 85.0, 15.0, None)]
+    # 40 and 70% of the time; 1400 and 1700 of 2000 MiB.
+    assert result == [("GPU utilization", 40.0, 70.0, 30.0, None), ("GPU memory", 70.0, 85.0, 15.0, None)]

@@ -69,11 +69,11 @@ def test_the_sentence_says_of_which_runs_the_quantiles_are(make_store: MakeStore
     section = launches_section(assemble(make_store(device_event=devices, host_event=calls), Options()))
     assert str(section.lead).replace("\N{NO-BREAK SPACE}", " ") == (
         "3 launches started device work; half of the 2 runs that began after their call had ended began within 2.00 µs of the end of the"
-        " call, 95 % within 2.90 µs, the last after 3.00 µs. 1 more began before its call ended."
+        " call, 95% within 2.90 µs, the last after 3.00 µs. 1 more began before its call ended."
     )
     section = launches_section(assemble(make_store(device_event=devices[:2], host_event=calls[:2]), Options()))
     assert str(section.lead).replace("\N{NO-BREAK SPACE}", " ") == (
-        "2 launches started device work; half of them began within 2.00 µs of the end of the call, 95 % within 2.90 µs, the last after"
+        "2 launches started device work; half of them began within 2.00 µs of the end of the call, 95% within 2.90 µs, the last after"
         " 3.00 µs."
     )
 

@@ -252,7 +252,7 @@ def test_utilization_of_the_steps(make_store: MakeStore) -> None:
 
 
 def test_almost_no_known_flops_are_no_utilization(make_store: MakeStore) -> None:
-    # Of 10 ms of matrix kernels, the FLOPs of 90 or of 110 µs are known: 0.9 or 1.1 %.
+    # Of 10 ms of matrix kernels, the FLOPs of 90 or of 110 µs are known: 0.9 or 1.1%.
     def utilization(known_us: int) -> Efficiency:
         trace = Trace()
         trace.names["unknown gemm"] = ("gemm", "BF16", "GEMM")
@@ -264,7 +264,7 @@ def test_almost_no_known_flops_are_no_utilization(make_store: MakeStore) -> None
     little, enough = utilization(90), utilization(110)
     assert (little.mfu_percent, little.hfu_percent, little.lower_bound) == (None, None, False)
     assert little.coverage_percent == pytest.approx(0.9)
-    assert "less than 1 %" in (little.no_mfu or "")
+    assert "less than 1%" in (little.no_mfu or "")
     assert enough.mfu_percent == pytest.approx(100 * 20 / 10_000, rel=0.01)
     assert enough.lower_bound
 

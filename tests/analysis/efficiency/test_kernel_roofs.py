@@ -51,7 +51,7 @@ def test_the_roof_is_that_of_the_calls_that_the_kernel_does() -> None:
 
 
 def test_an_unknown_roof() -> None:
-    assert roof(100, [group(89)], [row(100, 40.0)]) is None  # another kernel does 11 % of the operator
+    assert roof(100, [group(89)], [row(100, 40.0)]) is None  # another kernel does 11% of the operator
     assert roof(100, [group(49), group(51, signature=None)], [row(49, 40.0)]) is None  # most of its time is of unknown calls
     assert roof(100, [group(100)], [row(100, None)]) is None
     assert roof(100, [group(100)], [row(100, 40.0), row(100, 40.0)]) is None  # which row is unknown

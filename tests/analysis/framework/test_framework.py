@@ -95,7 +95,7 @@ def test_parts_of_pytorch(make_store: Callable[..., Store]) -> None:
 
 
 def test_parts_recorded_in_other_steps_are_compared_by_the_mean_step(make_store: Callable[..., Store]) -> None:
-    # Loading of 2 in each of 10 steps, forward of 5 and backward of 3 in one of them: 20, 50 and 30 % of the mean step.
+    # Loading of 2 in each of 10 steps, forward of 5 and backward of 3 in one of them: 20, 50 and 30% of the mean step.
     steps = [{**step(None, 100 * n, 100), "index": n} for n in range(10)]
     loads = [part("DataLoader", 100 * n, 2, "DataLoaderIter") for n in range(10)]
     result = framework(make_store(step=steps, annotation=[*loads, part("forward", 410, 5), part("backward", 420, 3)]))
@@ -195,7 +195,7 @@ def test_device_time_by_operator(make_store: Callable[..., Store]) -> None:
         OperatorRow("aten::add", 2, 220, pytest.approx(22000 / 960)),
     )
     # 40 of 700 ns
-    assert any(note.startswith("6 % of the device time cannot be given to an operator") for note in result.notes)
+    assert any(note.startswith("6% of the device time cannot be given to an operator") for note in result.notes)
     assert operators(store).linked_percent == pytest.approx(100 * 660 / 700)
 
 
@@ -246,8 +246,8 @@ def test_notes(make_store: Callable[..., Store]) -> None:
         step=[step("TRAIN", 0, 37), step("TRAIN", 63, 37)], annotation=[part("n", 0, 29, "Forward"), part("n", 50, 71, "Backward")]
     )
     assert framework(store).notes == (
-        "26 % of the time from the first to the last step was spent outside of the steps.",
-        "71 % of forward and backward time is spent in the backward pass.",
+        "26% of the time from the first to the last step was spent outside of the steps.",
+        "71% of forward and backward time is spent in the backward pass.",
     )
     calm = make_store(
         step=[step("TRAIN", 0, 38), step("TRAIN", 63, 37)], annotation=[part("n", 0, 30, "Forward"), part("n", 50, 70, "Backward")]

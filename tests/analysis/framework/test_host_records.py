@@ -32,14 +32,14 @@ def profile(groups: list[ProfileGroup], rows: list[ProfileRow]) -> PythonProfile
 
 def test_one_profile() -> None:
     result = profile([group("not stated", 2.0)], [row("not stated", "a.py:1(f)", 1.5), row("not stated", "a.py:9(g)", 0.5)])
-    assert host_records(result, ()) == ["A Python profile: 2 functions, 2.00 s of own time, 75 % of it in a.py:1(f)."]
+    assert host_records(result, ()) == ["A Python profile: 2 functions, 2.00 s of own time, 75% of it in a.py:1(f)."]
 
 
 def test_what_the_profiler_spent_is_not_what_the_program_did() -> None:
     result = profile([group("s", 2.0)], [row("s", "torch.profiler", 1.5, kind="profiler"), row("s", "g", 0.5)])
-    assert host_records(result, ())[0].endswith(" 25 % of it in g.")
+    assert host_records(result, ())[0].endswith(" 25% of it in g.")
     only = profile([group("s", 2.0, functions=1)], [row("s", "torch.profiler", 2.0, kind="profiler")])
-    assert host_records(only, ()) == ["A Python profile: 1 function, 2.00 s of own time, 100 % of it in torch.profiler."]
+    assert host_records(only, ()) == ["A Python profile: 1 function, 2.00 s of own time, 100% of it in torch.profiler."]
 
 
 def test_of_several_groups_the_one_with_most_total_time() -> None:
@@ -48,9 +48,9 @@ def test_of_several_groups_the_one_with_most_total_time() -> None:
     rows = [row("step 1", "wait", 9.0, timer="off_cpu_time"), row("step 2", "f", 3.0, timer="total_time"), row("step 3", "g", 1.0)]
     result = profile(groups, rows)
     assert host_records(result, ()) == [
-        "4 Python profiles, most time in one of 3 groups (step 2): 2 functions, 3.00 s of own time, 100 % of it in f."
+        "4 Python profiles, most time in one of 3 groups (step 2): 2 functions, 3.00 s of own time, 100% of it in f."
     ]
-    assert host_records(profile([groups[0]], rows[:1]), ())[0].endswith("9.00 s of own time, 100 % of it in wait.")
+    assert host_records(profile([groups[0]], rows[:1]), ())[0].endswith("9.00 s of own time, 100% of it in wait.")
 
 
 def test_no_time_and_no_profile() -> None:
@@ -122,12 +122,12 @@ def reported(make_store: MakeStore, *, status: str = "unknown", codes: tuple[str
 
 def test_a_python_profile_alone(make_store: MakeStore) -> None:
     report = reported(make_store, **python_tables([0.25, 0.75]))
-    assert report.summary.headline == f"A Python profile: 2 functions, 1.00 s of own time, 75 % of it in a.py:1(f1). {ALONE}"
+    assert report.summary.headline == f"A Python profile: 2 functions, 1.00 s of own time, 75% of it in a.py:1(f1). {ALONE}"
     table = first_page(report).table("functions")
     assert table is not None
     assert [[cell.text.replace("\u00a0", " ") for cell in one] for one in table.rows] == [
-        ["a.py:1(f1)", "750 ms", "75.0 %", "1"],
-        ["a.py:0(f0)", "250 ms", "25.0 %", "1"],
+        ["a.py:1(f1)", "750 ms", "75.0%", "1"],
+        ["a.py:0(f0)", "250 ms", "25.0%", "1"],
     ]
 
 
@@ -138,15 +138,15 @@ def test_a_timeline_of_horovod_alone(make_store: MakeStore) -> None:
     table = first_page(report).table("collectives")
     assert table is not None
     assert [[cell.text.replace("\u00a0", " ") for cell in one] for one in table.rows] == [
-        ["ALLREDUCE", "6.00 ms", "60.0 %", "2"],
-        ["NEGOTIATE_ALLREDUCE", "4.00 ms", "40.0 %", "2"],
+        ["ALLREDUCE", "6.00 ms", "60.0%", "2"],
+        ["NEGOTIATE_ALLREDUCE", "4.00 ms", "40.0%", "2"],
     ]
 
 
 def test_with_processors_and_with_steps(make_store: MakeStore) -> None:
     sample = [{"node": 0, "metric": "cpu_utilization", "unit": 0, "time_ns": i, "value": 40.0} for i in range(3)]
     result = reported(make_store, sample=sample, **python_tables([1.0])).summary.headline
-    assert result.endswith(f"{ALONE} CPU utilisation was 40 % (median of the samples).")
+    assert result.endswith(f"{ALONE} CPU utilization was 40% (median of the samples).")
     step = {"name": "step", "side": "host", "value": 0, "start_ns": 0, "duration_ns": MS, "complete": True}
     stepped = reported(make_store, annotation=[step], **python_tables([1.0])).summary.headline
     assert stepped == "No GPU activity in this run, 1 process traced. The only step took 1.00 ms."

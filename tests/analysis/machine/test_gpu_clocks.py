@@ -87,13 +87,13 @@ def clocks(device: int, heat: int = 0, power: int = 0, hardware: int = 0, node: 
     ("gpus", "expected"),
     [
         ([clocks(0), clocks(1)], []),
-        ([clocks(0, heat=7)], ["The clock of GPU 0 was held down for heat for 7.00 s, 7.0 % of the time sampled."]),
-        ([clocks(0), clocks(3, power=7)], ["The clock of GPU 3 of 2 GPUs was held down for power for 7.00 s, 7.0 % of the time sampled."]),
+        ([clocks(0, heat=7)], ["The clock of GPU 0 was held down for heat for 7.00 s, 7.0% of the time sampled."]),
+        ([clocks(0), clocks(3, power=7)], ["The clock of GPU 3 of 2 GPUs was held down for power for 7.00 s, 7.0% of the time sampled."]),
         (
             [clocks(0, heat=1), clocks(1, heat=9, hardware=2), clocks(2)],
             [
-                "The clocks of 2 of 3 GPUs were held down for heat, of GPU 1 longest: 9.00 s, 9.0 % of the time sampled.",
-                "The clock of GPU 1 of 3 GPUs was held down by the hardware, for heat or power for 2.00 s, 2.0 % of the time sampled.",
+                "The clocks of 2 of 3 GPUs were held down for heat, of GPU 1 longest: 9.00 s, 9.0% of the time sampled.",
+                "The clock of GPU 1 of 3 GPUs was held down by the hardware, for heat or power for 2.00 s, 2.0% of the time sampled.",
             ],
         ),
     ],

@@ -91,7 +91,7 @@ def test_quantiles_over_snapshots(make_store: Callable[..., Store], two_snapshot
     assert usage.gpu_active == ActiveTime(4, 3, 75.0, derived=False)
     assert usage.cpu_active == ActiveTime(4, 3, 75.0, derived=False)
     [(_, sentence)] = usage.statements
-    assert sentence == ("GPUs under-used, likely waiting for the CPU: the 95th percentile of the GPUs is 30 %, of the CPU 86 %.")
+    assert sentence == ("GPUs under-used, likely waiting for the CPU: the 95th percentile of the GPUs is 30%, of the CPU 86%.")
     assert usage.absent is None
 
 
@@ -135,14 +135,14 @@ def statement(make_store: Callable[..., Store], gpu: float | None, cpu: float | 
 @pytest.mark.parametrize(
     ("gpu", "cpu", "begins"),
     [
-        (69, 69, "Under-utilised: the 95th percentile of the GPUs is 69 %, of the CPU 69 %; a smaller instance"),
+        (69, 69, "Under-utilized: the 95th percentile of the GPUs is 69%, of the CPU 69%; a smaller instance"),
         (69, 71, "GPUs under-used, likely waiting for the CPU"),
-        (71, 5, "Well used: the median of the GPUs is 71 %"),
-        (70, 70, "The median of the GPUs is 70 %, of the CPU 70 %."),
-        (69, 70, "The median of the GPUs is 69 %, of the CPU 70 %."),
-        (60, None, "The median of the GPUs is 60 %; no CPU samples."),
-        (None, 71, "Well used: the 95th percentile of the CPU is 71 %"),
-        (None, 20, "No GPU was sampled; the median of the CPU is 20 %"),
+        (71, 5, "Well used: the median of the GPUs is 71%"),
+        (70, 70, "The median of the GPUs is 70%, of the CPU 70%."),
+        (69, 70, "The median of the GPUs is 69%, of the CPU 70%."),
+        (60, None, "The median of the GPUs is 60%; no CPU samples."),
+        (None, 71, "Well used: the 95th percentile of the CPU is 71%"),
+        (None, 20, "No GPU was sampled; the median of the CPU is 20%"),
     ],
 )
 def test_sentences(make_store: Callable[..., Store], gpu: float | None, cpu: float | None, begins: str) -> None:
@@ -224,7 +224,7 @@ def test_derived_utilization_is_labeled(make_store: Callable[..., Store]) -> Non
     assert usage.gpu_active == ActiveTime(4, 2, 50.0, derived=True)
     assert [row.derived for row in usage.series] == [True]
     assert [row.derived for row in usage.heat] == [True]
-    assert usage.statements == (("host-0", "No GPU utilisation was sampled; derived from kernel activity its median is 50 %."),)
+    assert usage.statements == (("host-0", "No GPU utilization was sampled; derived from kernel activity its median is 50%."),)
 
 
 def test_derived_utilization_of_epoch_times_is_exact(make_store: Callable[..., Store]) -> None:

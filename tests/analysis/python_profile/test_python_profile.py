@@ -102,7 +102,7 @@ def test_the_time_of_profilers_is_told(make_store: Maker) -> None:
         "a.py:1(f)": "own code",
     }
     (traced,) = (note for note in result.notes if "torch.profiler" in note)
-    assert "traced operators in step 9 at the same time: 500 ms (25.0 %)" in traced
+    assert "traced operators in step 9 at the same time: 500 ms (25.0%)" in traced
     (ours,) = (note for note in result.notes if "postrun" in note)
     assert "250 ms" in ours
 
@@ -350,7 +350,7 @@ def test_a_tree_in_the_report(make_store: Maker) -> None:
 
 
 def test_trees_of_samples_are_added_up(make_store: Maker) -> None:
-    # Two windows: main 2 s (work 1.5 s) and main 1 s (work 0.5 s, io 0.25 s); io is 8.3 % of all.
+    # Two windows: main 2 s (work 1.5 s) and main 1 s (work 0.5 s, io 0.25 s); io is 8.3% of all.
     sampled = {"profiler": "pyinstrument", "calls": None}
     frames = [
         {"window": 0, "id": 0, "parent": None, "function": 0, "total_s": 0.5, "cumulative_s": 2.0},

@@ -1,4 +1,4 @@
-"""code_coverage.py: the sentence below 80 %, and its note."""
+"""code_coverage.py: the sentence below 80%, and its note."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ def test_a_small_unknown_part_is_not_mentioned() -> None:
 
 def test_a_large_unknown_part() -> None:
     coverage = ModuleCoverage(known_percent=60.0, lines_percent=50.0, attributed_percent=70.0)
-    assert unattributed(coverage) == "30 % of the device time has no known operator or module."
+    assert unattributed(coverage) == "30% of the device time has no known operator or module."
     (note,) = coverage_notes(coverage)
     assert (note.severity, note.code) == ("info", "no_operator")
     assert note.message.startswith(unattributed(coverage))
-    assert note.message.endswith("Modules are known for 60.0 %, source lines for 50.0 %.")
+    assert note.message.endswith("Modules are known for 60.0%, source lines for 50.0%.")

@@ -114,7 +114,7 @@ def tile(result: Summary, key: str) -> Tile:
 
 def test_the_page_of_a_run_with_everything() -> None:
     result = summed(
-        # busy (600 + 620) / 2000; exposed (20 + 190) / 2000, worst on rank 7 with 19 %
+        # busy (600 + 620) / 2000; exposed (20 + 190) / 2000, worst on rank 7 with 19%
         breakdown=[device_time(3, 1000 * MS, 600 * MS, 50 * MS, 20 * MS), device_time(7, 1000 * MS, 620 * MS, 200 * MS, 190 * MS)],
         steps=Steps((*row([170, 178, 250], 3), *row([170, 178, 250], 7)), (), (part(6 * MS, 178 * MS),), None),
         bars=average(6, 210 * MS),
@@ -125,18 +125,18 @@ def test_the_page_of_a_run_with_everything() -> None:
         run={"framework": "PyTorch 2.13"},
         duration=1_122_000 * MS,
     )
-    # 1 s of a job of 18 min 42 s was profiled; 10.5 % of the span is exposed communication.
+    # 1 s of a job of 18 min 42 s was profiled; 10.5% of the span is exposed communication.
     assert result.headline == (
-        "GPUs were busy 61 % of the 1.00 s that were profiled."
-        " For 10 % of the time they only waited for communication, from 2 % on rank 3 to 19 % on rank 7."
+        "GPUs were busy 61% of the 1.00 s that were profiled."
+        " For 10% of the time they only waited for communication, from 2% on rank 3 to 19% on rank 7."
     )
     assert result.subtitle == "2 nodes x 4 H100 · PyTorch 2.13 · 18 min 42 s"
     assert [(t.key, t.value, t.detail) for t in result.tiles] == [
-        ("gpu_busy", "61.0 %", "p95 of utilisation 97 %"),
+        ("gpu_busy", "61.0%", "p95 of utilization 97%"),
         ("step_time", "178 ms", "median of 3 steps"),
-        ("exposed_communication", "10.5 %", "35.0 ms per step"),
-        ("data_loading", "3.4 %", "6.00 ms per step"),
-        ("lower_precision", "41.0 %", "of 100 ns in matrix kernels, BF16"),
+        ("exposed_communication", "10.5%", "35.0 ms per step"),
+        ("data_loading", "3.4%", "6.00 ms per step"),
+        ("lower_precision", "41.0%", "of 100 ns in matrix kernels, BF16"),
     ]
     assert result.warnings == ()
 
@@ -144,7 +144,7 @@ def test_the_page_of_a_run_with_everything() -> None:
 def test_only_system_metrics_are_said_as_such() -> None:
     cpu, memory = (MetricUsage("a", metric, "%", 9, 99, 98, 97, 34.4, 0, False) for metric in ("cpu", "cpu_memory"))
     result = summed(gpus=[cpu, memory])
-    assert result.headline == "CPU utilisation was 34 % (median of the samples). Nothing was recorded of a GPU, and no steps."
+    assert result.headline == "CPU utilization was 34% (median of the samples). Nothing was recorded of a GPU, and no steps."
     assert summed(gpus=[memory]).headline == "Nothing was recorded of a GPU, and no steps: there are only system metrics."
 
 
@@ -157,7 +157,7 @@ def test_a_log_of_compilations_alone_is_the_headline(recompilations: int, words:
 
 def test_nothing_known_is_said_as_such() -> None:
     result = summed()
-    assert result.headline == "No GPU activity, no steps and no utilisation in this run: there is nothing to time."
+    assert result.headline == "No GPU activity, no steps and no utilization in this run: there is nothing to time."
     assert result.subtitle == ""
     assert [(t.key, t.value) for t in result.tiles] == [
         (key, "–") for key in ("gpu_busy", "step_time", "exposed_communication", "data_loading", "lower_precision")
@@ -167,9 +167,9 @@ def test_nothing_known_is_said_as_such() -> None:
 
 def test_one_gpu_without_collectives_or_steps() -> None:
     result = summed(breakdown=[device_time(0, 200, 122)], processes=1, nodes=["a"], devices=[used("a", 3)])
-    assert result.headline == "The GPU was busy 61 % of the time."
+    assert result.headline == "The GPU was busy 61% of the time."
     assert result.subtitle == "1 node x 1 H100"
-    assert (tile(result, "gpu_busy").value, tile(result, "gpu_busy").detail) == ("61.0 %", "of the span of 1 GPU")
+    assert (tile(result, "gpu_busy").value, tile(result, "gpu_busy").detail) == ("61.0%", "of the span of 1 GPU")
     assert (tile(result, "exposed_communication").value, tile(result, "exposed_communication").detail) == (
         "–",
         "no collective kernels recorded",
@@ -179,18 +179,18 @@ def test_one_gpu_without_collectives_or_steps() -> None:
 def test_the_largest_loss_is_named() -> None:
     loading = Steps((step(10),), (), (part(33.4, 100),), None)
     busy = [device_time(0, 100, 61, 10, 8)]
-    assert summed(breakdown=busy, steps=loading).headline.endswith("33 % of a step went to data loading.")
-    assert summed(breakdown=busy, steps=loading, loader=False).headline.endswith("For 8 % of the time it only waited for communication.")
-    assert summed(breakdown=[device_time(0, 100, 61, 10, 4)]).headline == "The GPU was busy 61 % of the time."
+    assert summed(breakdown=busy, steps=loading).headline.endswith("33% of a step went to data loading.")
+    assert summed(breakdown=busy, steps=loading, loader=False).headline.endswith("For 8% of the time it only waited for communication.")
+    assert summed(breakdown=[device_time(0, 100, 61, 10, 4)]).headline == "The GPU was busy 61% of the time."
     copying = [dataclasses.replace(one, exposed_memory_ns=9) for one in busy]
-    assert summed(breakdown=copying).headline.endswith("For 9 % of the time it only copied or set memory.")
+    assert summed(breakdown=copying).headline.endswith("For 9% of the time it only copied or set memory.")
     copying = [dataclasses.replace(one, exposed_memory_ns=7) for one in busy]
-    assert summed(breakdown=copying).headline.endswith("For 8 % of the time it only waited for communication.")
+    assert summed(breakdown=copying).headline.endswith("For 8% of the time it only waited for communication.")
 
 
 def test_hidden_communication_is_none_exposed() -> None:
     result = summed(breakdown=[device_time(0, 100, 61, 10, 0), device_time(1, 100, 61, 10, 0)])
-    assert (tile(result, "exposed_communication").value, tile(result, "exposed_communication").detail) == ("0.0 %", "of the span of 2 GPUs")
+    assert (tile(result, "exposed_communication").value, tile(result, "exposed_communication").detail) == ("0%", "of the span of 2 GPUs")
 
 
 def test_a_process_without_steps_does_not_dilute_the_time_per_step() -> None:
@@ -212,18 +212,18 @@ def test_activity_over_the_whole_job_is_of_the_gpus_that_were_sampled(ranks: tup
         active=ActiveTime(200, 21, 10.5, False),
         duration=60_000 * MS,
     )
-    assert result.headline.endswith(f" of the 1.00 s that were profiled. Over the whole job {subject} active in 10.5 % of the samples.")
+    assert result.headline.endswith(f" of the 1.00 s that were profiled. Over the whole job {subject} active in 10.5% of the samples.")
 
 
 def test_sampled_utilization_stands_in_for_device_work() -> None:
     result = summed(gpus=[gpu(38.4, 90), gpu(50, 97, "b")])
-    assert result.headline == "GPU utilisation was 38 to 50 %, depending on the node (median of the samples)."
+    assert result.headline == "GPU utilization was 38–50%, depending on the node (median of the samples)."
     assert (tile(result, "gpu_busy").label, tile(result, "gpu_busy").value) == (
-        "GPU utilisation (median)",
-        "38 to 50 %, depending on the node",
+        "GPU utilization (median)",
+        "38–50%, depending on the node",
     )
-    assert tile(result, "gpu_busy").detail == "p95 of utilisation up to 97 %"
-    assert summed(gpus=[gpu(38.4, 90)]).headline == "GPU utilisation was 38 % (median of the samples)."
+    assert tile(result, "gpu_busy").detail == "p95 of utilization up to 97%"
+    assert summed(gpus=[gpu(38.4, 90)]).headline == "GPU utilization was 38% (median of the samples)."
     assert summed(gpus=[gpu(0, 0)], active=ActiveTime(9, 0, 0.0, False)).headline == "No GPU was active in any sample."
     assert tile(summed(gpus=[gpu(38, 90, derived=True)]), "gpu_busy").value == "–"
 
@@ -259,9 +259,9 @@ def test_profiled_steps_are_not_mixed_with_those_of_the_whole_job() -> None:
 @pytest.mark.parametrize(
     ("matrix", "value", "detail"),
     [
-        ([("BF16", 60), ("FP8", 30), ("FP32", 10)], "90.0 %", "of 100 ns in matrix kernels, 60 % BF16 and 30 % FP8"),
-        ([("FP32", 90), ("FP64", 10)], "0.0 %", "of 100 ns in matrix kernels"),
-        ([("FP16", 60), ("unknown", 40)], "60.0 %", "of 100 ns in matrix kernels, FP16, 40 % unknown"),
+        ([("BF16", 60), ("FP8", 30), ("FP32", 10)], "90.0%", "of 100 ns in matrix kernels, 60% BF16 and 30% FP8"),
+        ([("FP32", 90), ("FP64", 10)], "0%", "of 100 ns in matrix kernels"),
+        ([("FP16", 60), ("unknown", 40)], "60.0%", "of 100 ns in matrix kernels, FP16, 40% unknown"),
         ([("unknown", 100)], "–", "precision of the matrix kernels is unknown"),
     ],
 )
@@ -273,7 +273,7 @@ def test_lower_precision(matrix: list[tuple[str, int]], value: str, detail: str)
 def test_no_loader_events_is_not_zero() -> None:
     steps = Steps((step(10),), (), (part(0, 100),), None)
     assert tile(summed(steps=steps, loader=False), "data_loading").value == "–"
-    assert (tile(summed(steps=steps), "data_loading").value, tile(summed(steps=steps), "data_loading").detail) == ("0.0 %", "0 ns per step")
+    assert (tile(summed(steps=steps), "data_loading").value, tile(summed(steps=steps), "data_loading").detail) == ("0%", "0 ns per step")
 
 
 def test_warnings() -> None:
@@ -377,6 +377,6 @@ def finding(cost: float | None, saving: float | None = None) -> Finding:
     ],
 )
 def test_a_headline_without_a_finding_of_worth(findings: Sequence[Finding], little: bool) -> None:
-    """The limit is 2 % of the saving, else of the cost."""
+    """The limit is 2% of the saving, else of the cost."""
     text = summed(breakdown=[device_time(0, 1000, 900)], findings=findings).headline
-    assert text.endswith("No finding is worth 2 % of the time or more.") is little
+    assert text.endswith("No finding is worth 2% of the time or more.") is little

@@ -48,10 +48,10 @@ def test_processors_memory_and_the_longest_step(make_store: MakeStore) -> None:
     )
     assert keys(result) == ["cpu_utilisation", "step_time", "longest_step", "data_loading", "main_memory"]
     cpu, _, longest, loading, memory = result.tiles
-    assert (cpu.value, cpu.number) == ("40 %", 40.0)
+    assert (cpu.value, cpu.number) == ("40%", 40.0)
     assert (longest.value, longest.detail, longest.number, longest.unit) == ("35.0 ms", "step 19, 3.50 times the median", 35 * MS, "ns")
     assert (loading.value, loading.detail) == ("–", "no part of a step named as data loading")
-    assert (memory.value, memory.detail) == ("9.5 %", "of host memory at most")
+    assert (memory.value, memory.detail) == ("9.5%", "of host memory at most")
     assert result.headline.endswith("The longest, step 19, took 35.0 ms, 3.50 times as long.")
 
 
@@ -83,4 +83,4 @@ def test_with_a_gpu_the_five_figures_stay(make_store: MakeStore) -> None:
 def test_without_steps_the_headline_tells_of_the_processors(make_store: MakeStore) -> None:
     counted = [{"node": 0, "metric": "counter.loss", "unit": 0, "time_ns": 0, "value": 1.0}]
     result = summed(make_store, sample=samples("cpu_utilization", [20.0, 40.0, 90.0]) + counted)
-    assert result.headline.endswith("1 process traced. CPU utilisation was 40 % (median of the samples), and no steps were recorded.")
+    assert result.headline.endswith("1 process traced. CPU utilization was 40% (median of the samples), and no steps were recorded.")

@@ -116,7 +116,7 @@ def test_of_waits_for_the_host_they_are_data_loading_but_not_where_a_call_blocks
     )  # fmt: skip
     result, ranges = activities(store, pl.DataFrame({"process": [0], "start": [100], "end": [300]}, schema_overrides={"process": pl.Int32}))
     assert {name: time for name, time in result.items() if time} == {
-        "data loader": 140, "synchronisation": 10, "runtime calls": 14, "nothing recorded": 36,
+        "data loader": 140, "synchronization": 10, "runtime calls": 14, "nothing recorded": 36,
     }  # fmt: skip
     assert not any(ranges.values())
 
@@ -147,7 +147,7 @@ def test_the_first_page_and_the_advice_are_alike_by_events_and_by_ranges(make_st
     report = job(make_store, loading=loading)
     tile = next(tile for tile in report.summary.tiles if tile.key == "data_loading")
     assert tile.number == pytest.approx(30.0)
-    assert "30 % of a step went to data loading" in report.summary.headline
+    assert "30% of a step went to data loading" in report.summary.headline
     [finding] = [finding for finding in report.findings if finding.rule == "HostBound"]
     assert finding.title == "Load data ahead of the GPU"
 

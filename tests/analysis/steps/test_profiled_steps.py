@@ -93,8 +93,8 @@ def test_a_trace_of_one_step_does_not_replace_the_ranges_of_all(make_store: Make
         [parts] = report.steps.parts
         assert (parts.steps, parts.annotated, parts.typical) == (20, True, True)
         assert parts.mean_ns == {"data_loader": 5 * MS, "Forward": 5 * MS, "other": 0}
-        assert tile(report, "data_loading") == ("50.0 %", "5.00 ms per step")
-        assert "50 % of a step went to data loading." in report.summary.headline
+        assert tile(report, "data_loading") == ("50.0%", "5.00 ms per step")
+        assert "50% of a step went to data loading." in report.summary.headline
 
 
 def test_names_that_only_the_trace_has_are_no_parts(make_store: MakeStore) -> None:
@@ -141,7 +141,7 @@ def test_what_another_tracer_recorded_of_all_steps_is_not_the_trace(make_store: 
     report = reported(make_store, job([10.0] * 20), **{**tables, "recorded_window": []})
     [parts] = report.steps.parts
     assert (parts.steps, parts.numbers, parts.of, parts.typical) == (3, (5, 6, 7), 20, True)
-    assert tile(report, "data_loading") == ("40.0 %", "4.00 ms per step in the 3 steps that were traced")
+    assert tile(report, "data_loading") == ("40.0%", "4.00 ms per step in the 3 steps that were traced")
     assert report.steps.traced == "in 3 of 20 steps (steps 5 to 7)"
 
 

@@ -138,7 +138,7 @@ def job(*ranks: Sequence[tuple[int, int]]) -> dict[str, Any]:
 
 
 def test_ranks_on_paper(make_store: MakeStore) -> None:
-    # Four ranks; rank 2 computes 130 of 150, the others 100: 30 % over the median of 100, and the others wait 30.
+    # Four ranks; rank 2 computes 130 of 150, the others 100: 30% over the median of 100, and the others wait 30.
     even, slow = [(100, 50)] * 3, [(130, 20)] * 3
     result = rank_comparison(make_store(names=NAMES, **job(even, even, slow, even)))
     assert (result.steps, result.threshold_percent, result.spread, result.absent) == (3, 10.0, (), None)
@@ -153,8 +153,8 @@ def test_ranks_on_paper(make_store: MakeStore) -> None:
     assert {row.idle_ns for row in result.ranks} == {850}
     assert (result.ranks[2].excess_percent, result.ranks[2].others_wait_ns) == (30.0, 30.0)
     assert result.sentences == (
-        "The others wait for rank 2, host-0 GPU 2: it computes 30.0 % longer per step than the median of 4 ranks and is over it by more"
-        " than 10.0 % in 3 of 3 steps, while they spend 30 ns per step more in collectives.",
+        "The others wait for rank 2, host-0 GPU 2: it computes 30.0% longer per step than the median of 4 ranks and is over it by more"
+        " than 10.0% in 3 of 3 steps, while they spend 30 ns per step more in collectives.",
         "Rank 0, host-0 GPU 0 waits longest in collectives: 30 ns of its 50 ns of communication per step.",
     )
 
@@ -332,7 +332,7 @@ def test_the_planted_stalls_are_what_the_slowest_steps_did(planted: tuple[DemoTr
     assert set(result.slow) == {truth.first_step + 5, truth.first_step + 8}
     claimed = [part.name for part in sorted((*result.parts[1:], *result.beside), key=lambda part: -part.extra_ns) if part.claimed]
     assert set(claimed[:2]) == {"idle", "loader"}
-    # 48 ms (+- 10 %) and 360 ms more than usual
+    # 48 ms (+- 10%) and 360 ms more than usual
     assert result.beside[0].extra_ns == pytest.approx((48e6 + 360e6) / 2, rel=0.05)
     assert result.ran[0].kind == "loader"
 

@@ -139,7 +139,7 @@ def test_a_run_worked_out_on_paper(make_store: MakeStore) -> None:
     )  # fmt: skip
     result = drawn(store)
     assert tree(result) == [
-        "host-0", "  CPU", "    Average utilisation", "  GPUs", "    SUM Utilization", "    GPU-1 power",
+        "host-0", "  CPU", "    Average utilization", "  GPUs", "    SUM Utilization", "    GPU-1 power",
         "    HOST-0 PID-100 rank 0",
         "      GPU-0 utilization", "      GPU-0 memory", "      GPU-0 device", "        stream 7", "        stream 9",
         "      GPU-0 host", "        thread 1, annotations", "        thread 1", "        thread 2", "      loss",
@@ -171,7 +171,7 @@ def test_a_run_worked_out_on_paper(make_store: MakeStore) -> None:
     lines = {result.tracks[line.track].label: line for line in result.lines if line.track != 4}
     values = {label: (line.unit, *line.time_ns, *line.mean, *line.low, *line.high) for label, line in lines.items()}
     assert values == {
-        "Average utilisation": ("percent", 100, 40, 20, 60), "GPU-1 power": ("W", 400, 70, 70, 70), "loss": ("", 50, 1.5, 1.5, 1.5),
+        "Average utilization": ("percent", 100, 40, 20, 60), "GPU-1 power": ("W", 400, 70, 70, 70), "loss": ("", 50, 1.5, 1.5, 1.5),
         "GPU-0 utilization": ("percent", 400, 50, 50, 50), "GPU-0 memory": ("MiB", 400, 3, 3, 3),
     }  # fmt: skip
     assert [(view.key, view.label, view.start_ns, view.end_ns) for view in result.views] == [("whole", "the whole run, 400 ns", 0, 400)]
@@ -281,7 +281,7 @@ def test_a_step_that_follows_none_begins_with_its_work(make_store: MakeStore) ->
 
 @pytest.mark.parametrize(("last", "expected"), [(340, [("devices", 100, 340)]), (350, [])])
 def test_little_of_the_run_on_devices_is_a_view_of_its_own(make_store: MakeStore, last: int, expected: list[tuple[str, int, int]]) -> None:
-    """Of 1,000 ns kernels take from 100 to 340 (24 %) or to 350 (a quarter)."""
+    """Of 1,000 ns kernels take from 100 to 340 (24%) or to 350 (a quarter)."""
     result = drawn(make_store(host_event=[host(0, 1000)], device_event=[kernel(100, 5), kernel(last - 5, 5)]))
     views = [(view.key, view.start_ns, view.end_ns) for view in result.views]
     assert views == [*expected, ("whole", 0, 1000)]
@@ -451,8 +451,8 @@ def test_above_the_cap(make_store: MakeStore) -> None:
     single = sum(n == 1 for n in members(result))
     merged = [n for n in members(result) if n > 1]
     held = sum(d for n, d in zip(members(result), result.events.duration_ns, strict=True) if n > 1)
-    percent = f"{100 * held / sum(every.events.duration_ns):.1f} %"
-    for words in ("Of 2\u2009010 events", f"{single:,} are shown", f"into {len(merged):,}.", percent):
+    percent = f"{100 * held / sum(every.events.duration_ns):.1f}%"
+    for words in ("Of 2,010 events", f"{single:,} are shown", f"into {len(merged):,}.", percent):
         assert words.replace(",", "\u2009") in result.shown
 
 

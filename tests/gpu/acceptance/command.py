@@ -69,7 +69,7 @@ def _parser(cases: Sequence[Case]) -> argparse.ArgumentParser:
     parser.add_argument("--part", type=int, choices=(1, 2), help="only the cases of this part, at most 8 minutes (default: both)")
     parser.add_argument("--cases", type=_numbers, help="only these cases, such as 0,2,12")
     parser.add_argument("--seconds", type=float, help="no case starts that may end later than this")
-    parser.add_argument("--work", type=Path, help="folder for programs and recordings, kept afterwards (default: a temporary one)")
+    parser.add_argument("--work", type=Path, help="folder for programs and recordings, kept afterward (default: a temporary one)")
     parser.add_argument("--stub", type=Path, help="JSON file with the environment of stub libraries, instead of a GPU")
     parser.add_argument("--scale", type=float, default=1.0, help="with --stub: repetitions relative to those on a GPU")
     parser.add_argument("--task", type=Path, help=argparse.SUPPRESS)  # the process of one case

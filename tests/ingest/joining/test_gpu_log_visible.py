@@ -45,7 +45,7 @@ def write(folder: Path, gpus: dict[int, Load], *, devices: tuple[int, ...] = (0,
             if zoned:
                 lines.append(f"{BASE + second},{index},n1,{uuid},{load(second)}")
             else:
-                lines.append(f"{at:%Y/%m/%d %H:%M:%S}.000, {index}, {uuid}, {NAME}, {load(second)} %")
+                lines.append(f"{at:%Y/%m/%d %H:%M:%S}.000, {index}, {uuid}, {NAME}, {load(second)}%")
     (folder / ("dcgm.csv" if zoned else "nvidia-smi.n1.csv")).write_text("\n".join(lines) + "\n")
     return folder
 
@@ -61,7 +61,7 @@ def noted(store: Store) -> list[tuple[str, str, str]]:
     return [(severity, code, text) for severity, code, text in store.frame(query).rows()]
 
 
-MEAN = round(80 * 50 / 81, 3)  # 50 of 81 samples are 80 %
+MEAN = round(80 * 50 / 81, 3)  # 50 of 81 samples are 80%
 
 
 @pytest.mark.parametrize("zoned", [False, True])
@@ -73,7 +73,7 @@ def test_a_gpu_with_work_that_the_log_has_idle_keeps_its_number_with_a_warning(
         assert means(store) == {0: 0, **{unit: MEAN if load is busy else 0 for unit, load in others.items()}}
         ((severity, code, text),) = noted(store)
         assert (severity, code) == ("warning", "device_contradicted")
-        assert "The trace has work on GPU 0 of n1, and the log has that GPU at 0 %" in text
+        assert "The trace has work on GPU 0 of n1, and the log has that GPU at 0%" in text
         assert "CUDA_VISIBLE_DEVICES" in text
         assert "Samples keep the number of the log." in text
 

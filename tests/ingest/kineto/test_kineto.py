@@ -585,7 +585,7 @@ def test_a_negative_size_of_a_copy_is_unknown(tmp_path: Path) -> None:
 
 
 def test_an_occupancy_of_0_is_unknown_with_much_shared_memory(tmp_path: Path) -> None:
-    # Kineto's calculator returns no block for more than 48 KiB; a small kernel rounds to 0 %.
+    # Kineto's calculator returns no block for more than 48 KiB; a small kernel rounds to 0%.
     def kernel(number: int, **args: Any) -> dict[str, Any]:
         return event("k", "kernel", EPOCH_US + 10 * number, device=0, stream=7, **args)
 

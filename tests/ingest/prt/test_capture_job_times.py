@@ -116,7 +116,7 @@ def test_time_between_two_sessions_is_not_outside_of_the_steps(tmp_path: Path) -
     actual = report(tmp_path, a=Session(1, 2).steps(1, 10, number=10).end(), b=Session(5, 6).steps(5, 10, number=60).end())
     assert {phase.name: round(phase.percent, 6) for phase in actual.framework.phases} == {"step": 100.0, "other": 0.0}
     text = rule(actual, "OverallFrameworkMetrics").finding
-    assert "without the 3.00 s in which nothing was recorded, the steps took 100 %" in text
+    assert "without the 3.00 s in which nothing was recorded, the steps took 100%" in text
     assert notes(actual)["recording_gap"] == "Process 50 recorded in 2 parts; what it did in the 3.00 s between them is not known."
     assert actual.job_statistics.absent == "In 3.00 s of it nothing was recorded."
     assert rule(actual, "MaxInitializationTime").verdict == "NotEvaluated"

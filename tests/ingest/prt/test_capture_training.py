@@ -189,7 +189,7 @@ def test_samples_of_the_driver(report: Report) -> None:
     assert [(one.device, one.power_p50_w, one.power_max_w, one.sm_clock_min_mhz, one.heat_ns, one.sampled_ns) for one in clocks] == [
         (0, 120.0, 650.0, 1980.0, 0, 5 * SECOND), (1, 120.0, 650.0, 1410.0, SECOND, 5 * SECOND),
     ]  # fmt: skip
-    assert usage.throttling == (("h1", "The clock of GPU 1 of 2 GPUs was held down for heat for 1.00 s, 20.0 % of the time sampled."),)
+    assert usage.throttling == (("h1", "The clock of GPU 1 of 2 GPUs was held down for heat for 1.00 s, 20.0% of the time sampled."),)
 
 
 def test_what_the_host_did_is_not_looked_for_in_call_stacks_of_a_recording(report: Report) -> None:

@@ -66,9 +66,9 @@ def test_a_part_that_no_row_has_is_not_in_the_legend() -> None:
 def test_numbers_in_bars_are_never_in_exponent_form() -> None:
     svg = stacked_bars([Part("kernels", "computation")], [("rank 0", [1206.4]), ("rank 1", [2_345_678.0])], "ms")
     labels = [text.replace("\u202f", " ") for text in texts(svg)]
-    assert "2 350 000" in labels
-    assert "2 000 000 ms" in labels
-    assert "rank 0, kernels: 1\u202f210 ms" in svg
+    assert "2,350,000" in labels
+    assert "2,000,000 ms" in labels
+    assert "rank 0, kernels: 1,210 ms" in svg
     assert "e+0" not in svg
 
 
@@ -184,12 +184,12 @@ def test_labels_of_rows_stay_within_the_figure() -> None:
 
 
 def test_a_strip_is_divided_by_its_shares_and_names_each() -> None:
-    svg = strips([Strip("all", [Piece("GEMM", 75.0, "75.0 %", "computation"), Piece("further", 25.0, "25.0 %", "other")])])
+    svg = strips([Strip("all", [Piece("GEMM", 75.0, "75.0%", "computation"), Piece("further", 25.0, "25.0%", "other")])])
     widths = [
         float(rect.get("width", "0")) for rect in ElementTree.fromstring(svg).iter(f"{SVG}rect") if rect.find(f"{SVG}title") is not None
     ]
     assert widths == [540, 180]
-    assert {"all", "GEMM", "75.0 %", "further", "25.0 %"} <= {text.strip() for text in texts(svg)}
+    assert {"all", "GEMM", "75.0%", "further", "25.0%"} <= {text.strip() for text in texts(svg)}
 
 
 def test_lines_are_labeled_at_their_end_without_overlap() -> None:
@@ -303,8 +303,6 @@ def test_the_unit_of_an_axis_fits_its_length(longest: float, unit: str) -> None:
 
 
 def test_a_row_that_is_nothing_says_so_in_place_of_its_bar() -> None:
-    drawn = stacked_bars(
-        [Part("waiting", "host")], [("GPU 0", [0.0]), ("GPU 1", [7.0])], "%", limit=(10.0, "threshold 10 %"), axis_end=10.0
-    )
-    assert re.findall(r">([\d.]+ %)</text>", drawn).count("0 %") == 2  # of the axis, and of the first row
+    drawn = stacked_bars([Part("waiting", "host")], [("GPU 0", [0.0]), ("GPU 1", [7.0])], "%", limit=(10.0, "threshold 10%"), axis_end=10.0)
+    assert re.findall(r">([\d.]+ %)</text>", drawn).count("0%") == 2  # of the axis, and of the first row
     assert drawn.count("<title>") == 1

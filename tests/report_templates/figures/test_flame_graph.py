@@ -179,7 +179,7 @@ def by_timers() -> PythonProfile:
 
 def test_each_timer_has_tables_of_its_own(rich: Report) -> None:
     section = python_profile(dataclasses.replace(rich, python_profile=by_timers()))
-    assert "2.00\u00a0s (step 10, total time), 50.0\u00a0% of that profile" in section.lead
+    assert "2.00\u00a0s (step 10, total time), 50.0% of that profile" in section.lead
     names = ("table", "table-1", "table-2", "table-3")
     assert [section.tables[name].caption.partition(": ")[2] for name in names] == [
         "total time (cProfile)", "CPU time (cProfile)", "off-CPU time (cProfile)", "Pyinstrument",

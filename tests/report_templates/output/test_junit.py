@@ -24,7 +24,7 @@ READ: dict[str, tuple[set[str], set[str], set[str]]] = {
 }
 
 
-FINDING = "The CPU is the bottleneck in 61 % of 2 400 snapshots."
+FINDING = "The CPU is the bottleneck in 61% of 2,400 snapshots."
 
 
 def result(rule: str, verdict: str, **more: Any) -> RuleResult:

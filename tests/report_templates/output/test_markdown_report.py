@@ -89,7 +89,7 @@ def test_every_report_fits_and_is_plain(any_report: Report) -> None:
 
 def test_a_run_without_gpu_shows_its_operators(small_reports: dict[str, Report]) -> None:
     text = markdown(small_reports["cpu"]).decode()
-    assert "- 61.2 %, 3.00 s: `aten::conv2d` (`/framework/cpu_operators/0`)" in text
+    assert "- 61.2%, 3.00 s: `aten::conv2d` (`/framework/cpu_operators/0`)" in text
     assert "Profile window: no GPU activity was recorded" in text
     assert "- Data, warning, 1 time: the file ends within an event; the last event was dropped (`trace.json.gz`)" in text
 
@@ -102,7 +102,7 @@ def test_the_utilization_is_written_if_it_is_known(rich: Report) -> None:
     text = markdown(dataclasses.replace(rich, efficiency=work)).decode()
     (line,) = [line for line in text.splitlines() if line.startswith("- Efficiency:")]
     assert line == (
-        "- Efficiency: MFU at least 41.2 %, over the steps (`/efficiency/mfu_percent`);"
+        "- Efficiency: MFU at least 41.2%, over the steps (`/efficiency/mfu_percent`);"
         " most time lost against the roof: `aten::b 8x4` 9.00 ms, `aten::a 8x4` 1.00 ms"
     )
     assert "Efficiency:" not in markdown(dataclasses.replace(rich, efficiency=dataclasses.replace(work, mfu_percent=None))).decode()

@@ -288,7 +288,7 @@ def many_ranks(rich: Report, ranks: int) -> Report:
         system_usage=dataclasses.replace(
             usage,
             nodes=tuple(dataclasses.replace(row, node=node) for node in nodes for row in usage.nodes[:5]),
-            statements=tuple((node, "GPUs are well utilised.") for node in nodes),
+            statements=tuple((node, "GPUs are well utilized.") for node in nodes),
             series=tuple(dataclasses.replace(series, node=node) for node in nodes for series in usage.series[:3]),
             heat=tuple(dataclasses.replace(usage.heat[0], node=node) for node in nodes),
         ),
@@ -316,7 +316,7 @@ def test_nodes_of_one_median_are_named_together(rich: Report) -> None:
     usage = rich.system_usage
     same = tuple(dataclasses.replace(row, p50=90.8) for row in usage.nodes)
     text = html_of(dataclasses.replace(rich, system_usage=dataclasses.replace(usage, nodes=same)))
-    assert "The median GPU utilisation was 90.8\u00a0% on both nodes." in text
+    assert "The median GPU utilization was 90.8% on both nodes." in text
 
 
 def test_what_was_sampled_once_is_a_sentence(rich: Report) -> None:
@@ -383,15 +383,15 @@ def test_where_all_wait_for_each_other_the_rank_that_computes_longest_is_shown(r
 def test_what_names_of_kernels_do_not_tell_is_said(rich: Report) -> None:
     unknown = (Share("unknown", 617, 1, 61.7), Share("FP32", 383, 1, 38.3))
     text = words_of(dataclasses.replace(rich, precision=Precision(unknown, (Share("TF32", 5, 1, 100.0),))))
-    assert "The precision of 61.7 % of the kernel time is unknown; matrix work" in text
-    assert "takes only 0.5 % of it." in text
+    assert "The precision of 61.7% of the kernel time is unknown; matrix work" in text
+    assert "takes only 0.5% of it." in text
     assert "ran in unknown" not in text
 
 
 def test_how_much_of_the_time_steps_fill(rich: Report) -> None:
     phases = (Share("step", 97, 10, 9.7), Share("other", 903, 1, 90.3))
     text = words_of(dataclasses.replace(rich, framework=dataclasses.replace(rich.framework, phases=phases)))
-    assert "The steps fill 9.7 % of the time from the first to the last step." in text
+    assert "The steps fill 9.7% of the time from the first to the last step." in text
     complete = dataclasses.replace(rich.framework, phases=(Share("step", 1000, 10, 99.95), Share("other", 0, 1, 0.05)))
     assert "framework-phases" not in words_of(dataclasses.replace(rich, framework=complete))
 
@@ -406,8 +406,8 @@ def test_figures_of_the_report_are_the_numbers_of_the_report(rich: Report) -> No
     """Spot checks against the Report itself: the page shows its numbers, not others."""
     text = "".join(Reading(html_of(rich)).text).replace("\u00a0", " ").replace("\u202f", " ")
     device = rich.time_breakdown[3]
-    assert f"{100 * device.computation_ns / device.span_ns:.1f} %" in text
-    assert f"{rich.kernels[0].share_of_kernel_time:.1f} %" in text
+    assert f"{100 * device.computation_ns / device.span_ns:.1f}%" in text
+    assert f"{rich.kernels[0].share_of_kernel_time:.1f}%" in text
     assert "340 kernels took" in text
     assert f"{rich.launches.pairs:,} launches".replace(",", " ") in text
     for tile in rich.summary.tiles:

@@ -31,7 +31,7 @@ def test_sentence_figure_and_table(rich: Report, target: str) -> None:
     text = page_of(rich, allocator(0, 8 * G, 7 * G), allocator(1, 20 * G, 5 * G), target=target)
     assert 'id="gpu-memory-allocator"' in text
     assert 'id="gpu-memory-allocator-table"' in text
-    for value in ("8.00 GiB", "20.0 GiB", "25.0 %", "21.0 GiB", "22.0 GiB", "7.00 GiB", "2.00 ms"):
+    for value in ("8.00 GiB", "20.0 GiB", "25.0%", "21.0 GiB", "22.0 GiB", "7.00 GiB", "2.00 ms"):
         assert value in text, value
     assert "held at most 20.0 GiB on" in text
     assert "The largest growth is 7.00 GiB in 1.00 ms on" in text

@@ -29,8 +29,8 @@ def test_table_and_sentence(rich: Report, target: str) -> None:
     assert 'id="system-usage-clocks"' in text
     for value in ("310 W", "701 W", "345 MHz", "42.0 s", "3.00 s"):
         assert value in text
-    assert "The clock of GPU 1 of 3 GPUs was held down for heat for 42.0 s, 7.0 % of the time sampled." in text
-    assert "The clock of GPU 2 of 3 GPUs was held down for power for 3.00 s, 0.5 % of the time sampled." in text
+    assert "The clock of GPU 1 of 3 GPUs was held down for heat for 42.0 s, 7.0% of the time sampled." in text
+    assert "The clock of GPU 2 of 3 GPUs was held down for power for 3.00 s, 0.5% of the time sampled." in text
 
 
 def test_nothing_where_nothing_was_sampled(rich: Report) -> None:

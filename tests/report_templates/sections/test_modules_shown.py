@@ -48,8 +48,8 @@ def lead(section: Section) -> str:
 
 def test_the_lead_states_coverage_and_the_longest_module_and_line(rich: Report) -> None:
     assert lead(modules(of(rich))) == (
-        "Only 75.0 % of the device time belongs to modules, named by module calls; the most to Net/a, 30.0 ms of its own."
-        " 62.5 % of it comes from known lines; the most from project/train.py:12, 50.0 ms."
+        "Only 75.0% of the device time belongs to modules, named by module calls; the most to Net/a, 30.0 ms of its own."
+        " 62.5% of it comes from known lines; the most from project/train.py:12, 50.0 ms."
     )
     assert not lead(modules(of(rich, coverage=dataclasses.replace(COVERAGE, known_percent=80.0)))).startswith("Only")
 
@@ -58,7 +58,7 @@ def test_the_tree_is_indented_and_keeps_its_order(rich: Report) -> None:
     rows = cells(modules(of(rich)), "table")
     assert [row["Module"] for row in rows] == ["Net", "\u2003a", "\u2003b", "\u2003\u2003c", "outside of all modules"]
     assert rows[0] == {
-        "Module": "Net", "Device time": "60.0 ms", "Of all": "75.0 %", "Own": "10.0 ms", "Backward": "40.0 ms", "Calls": "2",
+        "Module": "Net", "Device time": "60.0 ms", "Of all": "75.0%", "Own": "10.0 ms", "Backward": "40.0 ms", "Calls": "2",
         "Launches": "600", "Host time": "70.0 ms", "Waits": "5.00 ms",
     }  # fmt: skip
     table = modules(of(rich)).tables["table"]
@@ -82,7 +82,7 @@ def test_bars_of_the_flame_graph_are_below_the_module_around_them(rich: Report) 
     assert places["Net/b/c"][0] == places["Net/b"][0]
     assert places["outside of all modules"][0] == pytest.approx(60 * scale, abs=0.1)
     assert places["Net"][1] < places["Net/a"][1] == places["Net/b"][1] < places["Net/b/c"][1]
-    assert figure.alt.endswith("At the top: Net 75.0\u00a0%; outside of all modules 25.0\u00a0%")
+    assert figure.alt.endswith("At the top: Net 75.0%; outside of all modules 25.0%")
 
 
 def test_lines_show_the_last_folder_and_keep_the_rest(rich: Report) -> None:
@@ -93,7 +93,7 @@ def test_lines_show_the_last_folder_and_keep_the_rest(rich: Report) -> None:
         "Net/a",
         "50.0 ms",
     )
-    assert (unknown["Line"], unknown["Of all"]) == ("unknown line", "37.5 %")
+    assert (unknown["Line"], unknown["Of all"]) == ("unknown line", "37.5%")
     assert modules(of(rich)).tables["lines"].rows[0][0].title == "/home/me/project/train.py:12"
 
 
@@ -122,8 +122,8 @@ def test_modules_without_device_work_are_not_drawn(rich: Report) -> None:
 
 def test_data_quality_states_the_share_with_a_known_origin(rich: Report) -> None:
     rows = {row["Known"]: row for row in cells(data_quality(of(rich)), "attributed")}
-    assert rows["Module"] == {"Known": "Module", "Of": "device time", "Share": "75.0 %", "Source": "module calls"}
-    assert rows["Line of the program"]["Share"] == "62.5 %"
+    assert rows["Module"] == {"Known": "Module", "Of": "device time", "Share": "75.0%", "Source": "module calls"}
+    assert rows["Line of the program"]["Share"] == "62.5%"
     assert data_quality(of(rich, (), (), ModuleCoverage(absent="none"))).table("attributed") is None
 
 

@@ -53,8 +53,8 @@ def words(figure: Figure) -> str:
 def test_a_machine_with_gpu_samples_only_and_one_without(rich: Report, panels: list[list[lines.Panel]]) -> None:
     every = charts(rich, series("n1", "gpu", 50), series("n2", "cpu", 20), series("n2", "cpu_memory", 5))
     assert [names(drawn) for drawn in panels] == [[["n1"]], [["n2"]], [["n2"]]]
-    assert every[0].alt == "GPU utilisation over time; n1 on average 50.0\u00a0%"
-    assert words(every[0]) == "GPU utilisation: n1 on average 50.0 %."
+    assert every[0].alt == "GPU utilization over time; n1 on average 50.0%"
+    assert words(every[0]) == "GPU utilization: n1 on average 50.0%."
 
 
 def test_the_loaded_machine_is_drawn_though_it_has_no_gpu(rich: Report, panels: list[list[lines.Panel]]) -> None:
@@ -72,15 +72,15 @@ def test_of_many_nodes_each_chart_names_its_own(rich: Report, panels: list[list[
     low_and_high = [f"n{i}" for i in (0, 29, 56, 57, 58, 59)], [f"n{i}" for i in (0, 1, 2, 3, 32, 63)]
     assert [names(drawn) for drawn in panels] == [[low_and_high[0]], [low_and_high[1]]]
     assert [len(drawn[0].lines) for drawn in panels] == [32, 32]
-    assert "GPU utilisation: 32 of the 60 nodes that have it are drawn" in words(first)
-    assert "CPU utilisation: 32 of the 64 nodes that have it are drawn" in words(second)
-    assert "Named: the nodes of most, of least and of median CPU utilisation; grey: the others." in words(second)
+    assert "GPU utilization: 32 of the 60 nodes that have it are drawn" in words(first)
+    assert "CPU utilization: 32 of the 64 nodes that have it are drawn" in words(second)
+    assert "Named: the nodes of most, of least and of median CPU utilization; gray: the others." in words(second)
 
 
 def test_of_how_many_nodes_the_utilization_is_derived(rich: Report) -> None:
     derived, sampled = series("n1", "gpu", 50, derived=True), series("n2", "gpu", 60)
-    assert words(charts(rich, derived)[0]).endswith(" GPU utilisation is derived from kernel activity.")
-    assert words(charts(rich, sampled, derived)[0]).endswith(" GPU utilisation of 1 of 2 nodes is derived from kernel activity.")
+    assert words(charts(rich, derived)[0]).endswith(" GPU utilization is derived from kernel activity.")
+    assert words(charts(rich, sampled, derived)[0]).endswith(" GPU utilization of 1 of 2 nodes is derived from kernel activity.")
     assert "derived" not in words(charts(rich, sampled)[0])
 
 

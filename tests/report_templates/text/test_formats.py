@@ -35,17 +35,17 @@ def plain(text: str) -> str:
         (duration(1_122_000_000_000), "18 min 42 s"),
         (duration(-5_000), "−5.00 µs"),
         (duration(None), "–"),
-        (count(1_234_567), "1 234 567"),
+        (count(1_234_567), "1,234,567"),
         (count(None), "–"),
         (plural(1, "step"), "1 step"),
         (plural(0, "process", "processes"), "0 processes"),
-        (percent(18.94), "18.9 %"),
-        (percent(0.01), "< 0.1 %"),
+        (percent(18.94), "18.9%"),
+        (percent(0.01), "<0.1%"),
         (percent(None), "–"),
         (size(3 * 2**20), "3.00 MiB"),
         (bandwidth(4.72), "4.72 GB/s"),
-        (quantity(41.25, "percent"), "41.2 %"),
-        (quantity(41.25, "% of a core"), "41.2 %"),
+        (quantity(41.25, "percent"), "41.2%"),
+        (quantity(41.25, "% of a core"), "41.2%"),
         (quantity(2**31, "B/s"), "2.00 GiB/s"),
         (quantity(71, "C"), "71.0 C"),
         (moment(1_795_243_200_000_000_000), "2026-11-21 06:40:00 UTC"),
@@ -131,7 +131,4 @@ def test_shortened_names_fit(names: list[str], limit: int) -> None:
 
 
 def test_a_noun_keeps_its_number() -> None:
-    assert (
-        numbered("from 2 % on rank 6 to 58 % on ranks 1 and 3, GPU 2")
-        == "from 2 % on rank\u00a06 to 58 % on ranks\u00a01 and 3, GPU\u00a02"
-    )
+    assert numbered("from 2% on rank 6 to 58% on ranks 1 and 3, GPU 2") == "from 2% on rank\u00a06 to 58% on ranks\u00a01 and 3, GPU\u00a02"

@@ -156,7 +156,9 @@ def test_the_bookmarks_of_the_pdf_are_those_of_its_sections(small_reports: dict[
         titles = [str(item.title) for item in opened.open_outline().root]
     assert titles[0] == "Summary"
     assert titles[-1].endswith(" Appendix")
-    assert [title for title in titles if title.partition(" ")[0].isdigit()] == [f"{one.number} {one.title}" for one in chapters(content.sections)]
+    assert [title for title in titles if title.partition(" ")[0].isdigit()] == [
+        f"{one.number} {one.title}" for one in chapters(content.sections)
+    ]
 
 
 def test_what_is_left_out_is_not_made(small_reports: dict[str, Report], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -192,7 +192,7 @@ def test_a_click_selects_and_tells_launch_configuration_and_latency(browse: Any)
         assert part in plain_text
     assert arrow is True
     assert end_text[2] == 6  # the other side is selected
-    # Both ends are in view: 0.5 ms from launch to run, and three times as much of the run, with 8 % of these 2 ms around them.
+    # Both ends are in view: 0.5 ms from launch to run, and three times as much of the run, with 8% of these 2 ms around them.
     assert end_text[:2] == pytest.approx([0.84 * MS, 3.16 * MS])
     assert "gemm" in table
     assert "480" in table
@@ -248,10 +248,10 @@ def test_a_click_on_an_event_shows_the_current_selection(browse: Any) -> None:
 
 
 def test_the_scale_of_a_curve_stands_at_its_upper_edge(browse: Any) -> None:
-    """The curve of utilization begins at 86 % in the slowest step, 50 % in the run."""
+    """The curve of utilization begins at 86% in the slowest step, 50% in the run."""
     record = """(() => { const own = CanvasRenderingContext2D.prototype.fillText; window.written = [];
       CanvasRenderingContext2D.prototype.fillText = function (text, x, y) { window.written.push([text, y]); return own.call(this, text, x, y); }; })()"""
-    look = f"(() => {{ const row = {HOME}.timeline.data.tracks[1].row; return window.written.filter(([text]) => text === '100 %').map(([, y]) => (y - row.y) / row.h); }})()"
+    look = f"(() => {{ const row = {HOME}.timeline.data.tracks[1].row; return window.written.filter(([text]) => text === '100%').map(([, y]) => (y - row.y) / row.h); }})()"
     first, full_text = browse(
         {"run": look}, {"run": "window.written = []"}, {"click": "#timeline-view .tl-group button:nth-child(3)", "run": look}, before=record
     )["values"][::2]

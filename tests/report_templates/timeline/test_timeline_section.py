@@ -157,7 +157,7 @@ def test_the_strips_are_named_as_they_are() -> None:
 
 
 def test_what_is_merged_is_said() -> None:
-    assert "Of 2 000 000 events 300 000 are shown." in timeline(large(300, 2)).lead
+    assert "Of 2,000,000 events 300,000 are shown." in timeline(large(300, 2)).lead
 
 
 def test_the_page_lets_exactly_its_script_run_and_has_the_data_once(rich: Report, tmp_path: Path) -> None:

@@ -149,7 +149,7 @@ def test_ddp_is_advised_in_its_own_words(make_store: MakeStore) -> None:
     assert "bf16_compress_hook)`, or less often with gradient accumulation under `model.no_sync()`" in much
     overlapped = exposed(make_store, "AllReduce", 1 * MS, [ACCUMULATE], ddp=True, hidden=MS // 2)
     assert "overlaps backward already" in overlapped
-    assert "Computation hides 50 % of them" in overlapped
+    assert "Computation hides 50% of them" in overlapped
 
 
 def test_settings_of_ddp_follow_its_operators(make_store: MakeStore) -> None:
@@ -303,7 +303,7 @@ def test_a_long_description_of_a_group_is_cut(make_store: MakeStore) -> None:
 def test_the_record_names_the_operation_and_not_the_kernel(make_store: MakeStore) -> None:
     text = exposed(make_store, "SendRecv", 1 * MS, ["c10d::alltoall_base_"], record={"operation": "all_to_all"})
     assert text.startswith("Overlap all-to-all with computation")
-    assert "1 all-to-all of 3.91 KiB on stream 20, launched by `torch.distributed` calls, make up 100 %" in text
+    assert "1 all-to-all of 3.91 KiB on stream 20, launched by `torch.distributed` calls, make up 100%" in text
     assert "all_to_all_single(..., async_op=True)" in text
 
 
@@ -339,7 +339,7 @@ def test_the_late_rank_is_named_and_not_the_bytes(make_store: MakeStore) -> None
     assert finding.recommendation is not None
     assert finding.recommendation.startswith("Compare rank 2, host-0 GPU 2 with the ranks that wait for it: ")
     # Of ranks 0 and 1, which are above the threshold, 4 x 0.96 ms of 4 x 1 ms.
-    assert "Waiting for ranks that arrive later is 96 % of the exposed time, and 100 % of it is for rank 2" in finding.recommendation
+    assert "Waiting for ranks that arrive later is 96% of the exposed time, and 100% of it is for rank 2" in finding.recommendation
     for word in ("bytes", "bf16", "bucket", "async_op"):
         assert word not in finding.recommendation
     assert finding.saving_ns == 4 * 960 * US
@@ -395,7 +395,7 @@ def test_one_rank_alone_whose_equal_calls_differ(make_store: MakeStore) -> None:
         )
     text = advice_of(job.store(make_store))
     assert text.startswith("Load the traces of all ranks: ")
-    assert "80 % of the exposed time is beyond the shortest of them" in text  # 16 of 20 ms
+    assert "80% of the exposed time is beyond the shortest of them" in text  # 16 of 20 ms
     assert "QCommsConfig" not in text
 
 

@@ -55,10 +55,10 @@ def test_all_low_is_a_violation_in_every_judged_window() -> None:
         "cpu": (600, 30.0), "gpu": (600, 30.0), "gpu_memory": (600, 40.0)
     }  # fmt: skip
     assert outcome.cost is not None
-    assert (outcome.cost.ns, outcome.cost.of_ns) == (210 * SECOND, 300 * SECOND)  # 70 % of 300 s unused, in all evaluated windows
+    assert (outcome.cost.ns, outcome.cost.of_ns) == (210 * SECOND, 300 * SECOND)  # 70% of 300 s unused, in all evaluated windows
     assert outcome.finding == (
-        "CPU, GPU and GPU memory were all low (threshold 70 % of p95) in the only window of m0 GPU 0:"
-        " in the last of them p95 of the CPU is 30.0 %, of the GPU 30.0 % and of GPU memory 40.0 %."
+        "CPU, GPU and GPU memory were all low (threshold 70% of p95) in the only window of m0 GPU 0:"
+        " in the last of them p95 of the CPU is 30.0%, of the GPU 30.0% and of GPU memory 40.0%."
     )
     assert str(outcome.recommendation).startswith("Double `batch_size`")
     assert "move the bottleneck to data loading" in str(outcome.recommendation)
@@ -84,7 +84,7 @@ def test_own_thresholds() -> None:
     assert judge(machine(gpu=80.0), gpu_threshold_p95=80.1).verdict == ISSUES
     outcome = judge(machine(), cpu_threshold_p95=30)
     assert outcome.verdict == FINE
-    assert "below their thresholds 30 %, 70 % and 70 % of p95" in str(outcome.finding)
+    assert "below their thresholds 30%, 70% and 70% of p95" in str(outcome.finding)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_every_series_needs_enough_samples() -> None:
 
 def test_what_is_missing_is_said() -> None:
     complete = machine()
-    for metric, reason in ((GPU, "no GPU utilisation in this run"), (CORE, "no CPU samples in this run"),
+    for metric, reason in ((GPU, "no GPU utilization in this run"), (CORE, "no CPU samples in this run"),
                            (FOOTPRINT, "no GPU memory samples in this run")):  # fmt: skip
         outcome = judge([row for row in complete if row[1] != metric])
         assert (outcome.verdict, outcome.reason) == (NOT_EVALUATED, reason)
@@ -138,14 +138,14 @@ def test_a_machine_that_lacks_something_does_not_stop_the_others() -> None:
 def test_the_memory_controller_is_named() -> None:
     outcome = judge(machine(metric=CONTROLLER))
     assert plain_details(outcome)["devices"][0]["memory_figure"] == "memory controller"
-    assert any("utilisation of the memory controller" in note for note in plain_details(outcome)["caveats"])
-    assert "of the GPU's memory controller 40.0 %" in str(outcome.finding)
+    assert any("utilization of the memory controller" in note for note in plain_details(outcome)["caveats"])
+    assert "of the GPU's memory controller 40.0%" in str(outcome.finding)
     combined = judge(machine() + line(0, CONTROLLER, 0, [99.0] * 600, start=START))
     assert (plain_details(combined)["devices"][0]["memory_figure"], combined.verdict) == ("footprint", ISSUES)
 
 
 def test_violations_before_the_end() -> None:
-    # Five windows of 120 samples at 30 %, then five at 90 %: evaluated from sample 481 with window 480; p95 of the last 480 is
+    # Five windows of 120 samples at 30%, then five at 90%: evaluated from sample 481 with window 480; p95 of the last 480 is
     # 90 as soon as 24 of them are.
     values = [30.0] * 600 + [90.0] * 600
     rows = line(0, GPU, 0, values, start=START) + line(0, FOOTPRINT, 0, [80.0, 20.0] + [20.0] * 1198, start=START)
@@ -153,9 +153,9 @@ def test_violations_before_the_end() -> None:
     (row,) = plain_details(outcome)["devices"]
     assert (row["windows"], row["violations"], row["gpu_p95"]) == (6, 1, 90.0)
     assert row["first_ns"] == row["last_ns"] == START + 599 * SECOND // 2
-    assert "in the last of them p95 of the CPU is 10.0 %, of the GPU 30.0 %" in str(outcome.finding)
+    assert "in the last of them p95 of the CPU is 10.0%, of the GPU 30.0%" in str(outcome.finding)
     assert outcome.cost is not None
-    assert outcome.cost.ns == round(600 * 0.4 / 6 * SECOND)  # 40 % of 600 s unused, one of six windows
+    assert outcome.cost.ns == round(600 * 0.4 / 6 * SECOND)  # 40% of 600 s unused, one of six windows
     assert str(outcome.recommendation).startswith("Raise `batch_size` in small steps")
 
 

@@ -36,7 +36,7 @@ def machine(low: int, count: int, *, node: int = 0, core: float = 95.0, metric: 
 
 
 def test_an_issue_with_its_figures() -> None:
-    # 240 of 400 snapshots: 60 %; the first two windows of 120 are full of them, the others have none.
+    # 240 of 400 snapshots: 60%; the first two windows of 120 are full of them, the others have none.
     outcome = judge(machine(240, 400))
     assert (outcome.verdict, outcome.triggered, outcome.violations, outcome.datapoints) == (ISSUES, 2, 240, 400)
     assert (outcome.windows, outcome.windows_triggered) == (4, 2)
@@ -48,17 +48,17 @@ def test_an_issue_with_its_figures() -> None:
     assert {key: row[key] for key in (*counts, *slices)} == {**counts, **slices}
     assert (row["node"], row["issue"], row["unused"]) == ("m0", True, [])
     assert plain_details(outcome)["bottleneck_ns"] == 120 * SECOND
-    # two used GPUs wait 120 s for one that is 95 % idle, of two GPUs x 200 s
+    # two used GPUs wait 120 s for one that is 95% idle, of two GPUs x 200 s
     assert outcome.cost is not None
     assert (outcome.cost.ns, outcome.cost.of_ns, outcome.cost.where) == (228 * SECOND, 400 * SECOND, "m0")
     assert outcome.finding == (
-        "A GPU was below 10 % while a core was above 90 % in 60.0 % of 400 snapshots of m0 (threshold 50 %)."
+        "A GPU was below 10% while a core was above 90% in 60.0% of 400 snapshots of m0 (threshold 50%)."
     )  # fmt: skip
     assert "if it is data loading, set `num_workers=4` and `pin_memory=True`" in str(outcome.recommendation)
 
 
 def test_three_slices_sum_to_all() -> None:
-    # 100 bottlenecks, 100 low with the core at 20 %, 200 above
+    # 100 bottlenecks, 100 low with the core at 20%, 200 above
     fields = machine(100, 400)
     fields = [(n, m, u, t, 5.0 if m == GPU and u == 1 and t < START + 200 * STEP else v) for n, m, u, t, v in fields]
     total = plain_details(judge(fields))["total"]
@@ -96,7 +96,7 @@ def test_io_thresholds_of_both_presets(low_at: float, documented: int, service: 
 def test_io_in_words() -> None:
     outcome = judge(machine(60, 100, metric=IOWAIT, core=80.0, gpu=60.0), IO_RULE, patience=50)
     assert outcome.finding == (
-        "A GPU was below 70 % while a core waited for I/O more than 50 % of the time in 60.0 % of 100 snapshots of m0 (threshold 50 %)."
+        "A GPU was below 70% while a core waited for I/O more than 50% of the time in 60.0% of 100 snapshots of m0 (threshold 50%)."
     )
     assert "`prefetch_factor=4`" in str(outcome.recommendation)
 
@@ -107,7 +107,7 @@ def test_more_than_patience_snapshots(count: int, preset: str, judged_: bool) ->
     outcome = judge(machine(count, count), preset=preset)
     assert outcome.verdict == (ISSUES if judged_ else NOT_EVALUATED)
     if not judged_:
-        needed = {"documented": "100", "service": "1\u2009000"}[preset]
+        needed = {"documented": "100", "service": "1,000"}[preset]
         assert outcome.reason == f"{needed} of more than {needed} snapshots needed"
         assert (outcome.datapoints, outcome.windows, outcome.finding) == (0, 0, None)
         assert plain_details(outcome)["nodes"][0]["issue"] is None
@@ -120,7 +120,7 @@ def test_unused_gpus_do_not_count() -> None:
     assert (outcome.verdict, plain_details(outcome)["total"]["low"], plain_details(outcome)["nodes"][0]["unused"]) == (FINE, 0, [7])
     all_unused = line(0, GPU, 0, [0.0] * 200, start=START) + line(0, CORE, 0, [99.0] * 200, start=START)
     nothing = judge(all_unused)
-    assert (nothing.verdict, nothing.reason) == (NOT_EVALUATED, "every GPU is at 0 % for the whole run")
+    assert (nothing.verdict, nothing.reason) == (NOT_EVALUATED, "every GPU is at 0% for the whole run")
     assert plain_details(nothing)["nodes"][0]["unused"] == [0]
     # used once: used
     assert judge([*unused, (0, GPU, 7, START + 200 * STEP, 0.5), (0, CORE, 5, START + 200 * STEP, 99.0)]).violations == 201
@@ -130,11 +130,11 @@ def test_what_is_missing_is_said() -> None:
     complete = machine(100, 200)
     cases = [
         (CPU_RULE, [row for row in complete if row[1] != CORE], "no CPU samples in this run"),
-        (CPU_RULE, [row for row in complete if row[1] != GPU], "no GPU utilisation in this run"),
+        (CPU_RULE, [row for row in complete if row[1] != GPU], "no GPU utilization in this run"),
         (IO_RULE, complete, "no I/O wait samples in this run"),
-        (CPU_RULE, [], "no GPU utilisation in this run"),
+        (CPU_RULE, [], "no GPU utilization in this run"),
         (CPU_RULE, line(0, GPU, 0, [float("nan")] * 200, start=START) + line(0, CORE, 0, [1.0] * 200, start=START),
-         "no GPU utilisation in this run"),
+         "no GPU utilization in this run"),
         (CPU_RULE, [row for row in complete if row[1] == GPU] + line(1, CORE, 0, [1.0] * 200, start=START),
          "no machine has samples of its GPUs and of its processor at the same times"),
     ]  # fmt: skip
@@ -163,7 +163,7 @@ def test_each_machine_is_judged_by_its_own() -> None:
     assert plain_details(outcome)["total"]["bottleneck_percent"] == 37.5  # of the two that are evaluated
     assert (outcome.triggered, outcome.windows, outcome.windows_triggered) == (1, 3, 1)
     assert str(outcome.finding).endswith(
-        "in 65.0 % of 200 snapshots of m0 (threshold 50 %); 1 of 2 machines is over it; 1 machine could not be evaluated."
+        "in 65.0% of 200 snapshots of m0 (threshold 50%); 1 of 2 machines is over it; 1 machine could not be evaluated."
     )
     assert outcome.cost is not None
     assert (outcome.cost.ns, outcome.cost.where) == (round(130 * 2 * 0.95 * STEP), "m0")
@@ -263,7 +263,7 @@ def check(outcome: Outcome, expected: dict[int, dict[str, Any]], share: float, s
 
 
 def without_gpu(busy: int, count: int, *, core: float = 95.0, metric: str = CORE) -> list[Sample]:
-    """Return four cores at 20 %; core 2 is at ``core`` in the first snapshots.
+    """Return four cores at 20%; core 2 is at ``core`` in the first snapshots.
 
     ``metric``: the metric of core 2; ``busy``: the number of these snapshots."""
     high = [core] * busy + [20.0] * (count - busy)
@@ -280,7 +280,7 @@ def judge_without(samples: list[Sample], rule: str = CPU_RULE, *, cores: int = 4
     ("share", "begin"),
     [
         (None, "Find what keeps the core busy, and if it is data loading, set `num_workers="),
-        (1.9, "Find what keeps the core busy, which is not data loading (waits for data take 1.9 % of the steps): on m0"),
+        (1.9, "Find what keeps the core busy, which is not data loading (waits for data take 1.9% of the steps): on m0"),
         (2.0, "Set `num_workers="),
     ],
 )
@@ -289,15 +289,14 @@ def test_loading_is_advised_on_as_far_as_it_was_seen(share: float | None, begin:
 
 
 def test_without_a_gpu_one_busy_core_among_idle_ones_is_a_bottleneck() -> None:
-    # 120 of 200 snapshots with the cores at 20, 20, 95, 20 %: their mean is 38.75 %, so that 61.25 % of 60 s are idle.
+    # 120 of 200 snapshots with the cores at 20, 20, 95, 20%: their mean is 38.75%, so that 61.25% of 60 s are idle.
     outcome = judge_without(without_gpu(120, 200))
     assert (outcome.verdict, outcome.violations, outcome.datapoints) == (ISSUES, 120, 200)
     total = plain_details(outcome)["total"]
     assert (total["snapshots"], total["low"], total["bottlenecks"]) == (200, 200, 120)
     assert [total[f"{name}_percent"] for name in ("above", "other", "bottleneck")] == [0.0, 40.0, 60.0]
     assert (
-        outcome.finding
-        == "A core was above 90 % while the mean of the cores was below 50 % in 60.0 % of 200 snapshots of m0 (threshold 50 %)."
+        outcome.finding == "A core was above 90% while the mean of the cores was below 50% in 60.0% of 200 snapshots of m0 (threshold 50%)."
     )
     assert outcome.cost is not None
     assert (outcome.cost.ns, outcome.cost.of_ns, outcome.cost.base) == (36_750_000_000, 100 * SECOND, "sampled time of the nodes")
@@ -309,7 +308,7 @@ def test_without_a_gpu_one_busy_core_among_idle_ones_is_a_bottleneck() -> None:
 
 
 def test_without_a_gpu_the_mean_of_the_cores_is_below_50() -> None:
-    # Two of four cores at 100 and two at 0 %: a mean of 50 is not below 50. Of two cores one busy one is half of the machine.
+    # Two of four cores at 100 and two at 0%: a mean of 50 is not below 50. Of two cores one busy one is half of the machine.
     half = [row for unit in range(4) for row in line(0, CORE, unit, [100.0 * (unit < 2)] * 200, start=START)]
     two = [row for unit in range(2) for row in line(0, CORE, unit, [100.0 * unit] * 200, start=START)]
     below = [row for unit in range(2) for row in line(0, CORE, unit, [99.8 * unit] * 200, start=START)]
@@ -325,19 +324,19 @@ def test_without_a_gpu_io_waits_of_idle_cores_are_a_bottleneck() -> None:
     outcome = judge_without(samples, IO_RULE, patience=50)
     assert (outcome.verdict, outcome.violations) == (ISSUES, 60)
     assert outcome.finding == (
-        "A core waited for I/O more than 50 % of the time while the mean of the cores was below 50 % in 60.0 % of 100 snapshots of m0"
-        " (threshold 50 %)."
+        "A core waited for I/O more than 50% of the time while the mean of the cores was below 50% in 60.0% of 100 snapshots of m0"
+        " (threshold 50%)."
     )
     assert "GPU" not in f"{outcome.recommendation} {outcome.condition} {outcome.checks}"
-    assert judge_without(samples, IO_RULE).reason == "100 of more than 1\u2009000 snapshots needed"
+    assert judge_without(samples, IO_RULE).reason == "100 of more than 1,000 snapshots needed"
 
 
 def test_without_proof_that_there_is_no_gpu_nothing_is_evaluated() -> None:
     samples = without_gpu(200, 200)
     for gpus in (None, 1):
         outcome = judge_without(samples, gpus=gpus)
-        assert (outcome.verdict, outcome.reason) == (NOT_EVALUATED, "no GPU utilisation in this run")
+        assert (outcome.verdict, outcome.reason) == (NOT_EVALUATED, "no GPU utilization in this run")
     with sampled(samples, gpus=0, device=[{"node": 0, "index": 0}]) as store:
         assert judged(store, CPU_RULE).verdict == NOT_EVALUATED
-    # 0 % for the whole run: a GPU that is there
-    assert judge_without([*samples, *line(0, GPU, 0, [0.0] * 200, start=START)]).reason == "every GPU is at 0 % for the whole run"
+    # 0% for the whole run: a GPU that is there
+    assert judge_without([*samples, *line(0, GPU, 0, [0.0] * 200, start=START)]).reason == "every GPU is at 0% for the whole run"

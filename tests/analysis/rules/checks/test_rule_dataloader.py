@@ -67,7 +67,7 @@ def test_without_loader_events(make_store: MakeStore) -> None:
 
 @pytest.mark.parametrize(("workers", "verdict"), [(6, "IssuesFound"), (7, "NoIssuesFound"), (20, "NoIssuesFound"), (21, "IssuesFound")])
 def test_thresholds_are_no_issue_themselves(make_store: MakeStore, workers: int, verdict: str) -> None:
-    # Ten cores: 7 are exactly 70 %, 20 exactly 200 %.
+    # Ten cores: 7 are exactly 70%, 20 exactly 200%.
     result, _ = judged(make_store(nodes=machine(10), annotation=loads(11) + configured(workers)))
     [row] = plain_details(result)["nodes"]
     assert (result.verdict, row["issue"], row["percent_of_cores"]) == (verdict, verdict == "IssuesFound", workers * 10.0)
@@ -231,7 +231,7 @@ def test_each_machine_is_judged_on_its_own(make_store: MakeStore) -> None:
     assert (result.datapoints, result.violations, result.triggered, result.windows, result.windows_triggered) == (210, 70, 2, 2, 2)
     assert (result.first_ns, result.last_ns) == (0, 69 * SECOND)
     assert result.finding == (
-        "1 data loading process (num_workers) on 4 cores of b make 25.0 % of the cores, below the threshold of 70 %;"
+        "1 data loading process (num_workers) on 4 cores of b make 25.0% of the cores, below the threshold of 70%;"
         " 1 machine could not be evaluated."
     )
 
@@ -275,7 +275,7 @@ def test_overlap_per_second_against_a_plain_loop(seed: int) -> None:
 
 
 def test_processes_whose_loaders_were_not_recorded_count_like_those_whose_were(make_store: MakeStore) -> None:
-    # Two of four training processes record 3 and 2 workers: (3 + 2) / 2 x 4 = 10 on 16 cores, 62.5 %.
+    # Two of four training processes record 3 and 2 workers: (3 + 2) / 2 x 4 = 10 on 16 cores, 62.5%.
     processes = [{"id": i, "node": 0, "pid": 100 + i, "rank": i} for i in range(4)]
     steps = [{"node": 0, "process": i, "index": 0, "host_start_ns": 0, "host_duration_ns": SECOND} for i in range(4)]
     texts = configured(3) + configured(2, process=1)

@@ -56,7 +56,7 @@ def test_pinned_copies_that_nothing_overlaps(make_store: MakeStore) -> None:
     assert (result.triggered, finding.cost_ns, finding.saving_ns, finding.saving_kind) == (1, 35 * MS, 35 * MS, "upper_bound")
     assert finding.title == "Copy to the device while kernels run"
     assert result.finding == (
-        "Copies and memsets that no kernel covers take 35.0 ms of 100 ms, 35.0 % of the profile of rank 0, host-0 GPU 0 (threshold 10.0 %)."
+        "Copies and memsets that no kernel covers take 35.0 ms of 100 ms, 35.0% of the profile of rank 0, host-0 GPU 0 (threshold 10%)."
     )
     assert plain_details(result)["copies"] == [
         {
@@ -67,7 +67,7 @@ def test_pinned_copies_that_nothing_overlaps(make_store: MakeStore) -> None:
     assert finding.recommendation == (
         "Keep on the GPU what is copied in every step, and copy the rest on a stream of its own while kernels run, because 2 pinned HtoD"
         " copies (800 MiB, 400 MiB each) took"
-        " 50.0 ms, and kernels cover 10.0 % of that. The longest comes from `train.py(7): load`. Copies from 1 MiB reach 16.8 GB/s, 52.4 %"
+        " 50.0 ms, and kernels cover 10.0% of that. The longest comes from `train.py(7): load`. Copies from 1 MiB reach 16.8 GB/s, 52.4%"
         " of the 32 GB/s of PCIe."
     )
 
@@ -87,7 +87,7 @@ def test_copies_under_kernels_are_no_issue(make_store: MakeStore) -> None:
     ("events", "title", "says"),
     [
         ([copy(0, 60, size=60 * 10 * MIB), run(60, 80)], "Copy less to the device", "Kernels run for 20.0 ms: they can hide no more"),
-        ([copy(0, 40, size=40 * 10 * MIB), run(40, 80)], "Copy to the device while kernels run", "32.8 % of the 32 GB/s of PCIe. Check"),
+        ([copy(0, 40, size=40 * 10 * MIB), run(40, 80)], "Copy to the device while kernels run", "32.8% of the 32 GB/s of PCIe. Check"),
         ([copy(0, 40, "DtoD", pageable=None), run(40, 80)], "Avoid copies within the device", "1 DtoD copy (1.00 MiB) took"),
         ([copy(0, 40, "DtoH", pageable=True), run(40, 80)], "Copy from pinned memory", "Keep the results on the device"),
         ([copy(0, 40, size=None), run(40, 80)], "Copy to the device while kernels run", "1 pinned HtoD copy took 40.0 ms"),
@@ -177,7 +177,7 @@ def test_copies_of_the_buckets_of_ddp_are_named(make_store: MakeStore, length: i
     result, finding = evaluated(make_store(**bucket_job(length)))
     assert result.verdict == verdict
     assert str(result.finding).endswith(
-        f" DDP copies gradients out of its buckets for {length}.0 ms, 1.{length - 10} % (threshold 1.0 %);"
+        f" DDP copies gradients out of its buckets for {length}.0 ms, 1.{length - 10}% (threshold 1%);"
         " `DistributedDataParallel(..., gradient_as_bucket_view=True)` makes that needless."
     )
     (device,) = plain_details(result)["devices"]
@@ -225,4 +225,4 @@ def test_real_traces(shared_data: Path, file: str, verdict: str, says: str) -> N
         result, _ = evaluated(store)
     assert result.verdict == verdict
     assert says in str(result.recommendation)
-    assert ("DDP copies gradients out of its buckets for 2.67 ms, 0.6 %" in str(result.finding)) == (file == "kineto/v100_ddp")
+    assert ("DDP copies gradients out of its buckets for 2.67 ms, 0.6%" in str(result.finding)) == (file == "kineto/v100_ddp")

@@ -39,7 +39,7 @@ def device(outcome: Outcome, at: int = 0) -> dict[str, Any]:
 
 
 def test_a_jump_on_paper() -> None:
-    # Windows of 4 samples, 10 to 30 % at sample 20. The mean of the last 4 minus that of the 4 before, starting at sample 20:
+    # Windows of 4 samples, 10 to 30% at sample 20. The mean of the last 4 minus that of the 4 before, starting at sample 20:
     # 5, 10, 15, 20, 15, 10, 5, 0: above 10 are the samples 22, 23 and 24.
     outcome = judge(memory([10.0] * 20 + [30.0] * 20), window=4, patience=8, increase=10)
     assert (outcome.verdict, outcome.triggered, outcome.violations, outcome.windows, outcome.windows_triggered) == (ISSUES, 3, 3, 1, 1)
@@ -54,7 +54,7 @@ def test_a_jump_on_paper() -> None:
         " more than the threshold of 10; it grew so in 1 episode."
     )
     assert "_record_memory_history()" in str(outcome.recommendation)
-    assert "m0 GPU 0 allocates from 2023-11-14 22:14:11 UTC on: its memory rises once, to 30 %" in str(outcome.recommendation)
+    assert "m0 GPU 0 allocates from 2023-11-14 22:14:11 UTC on: its memory rises once, to 30%" in str(outcome.recommendation)
     assert outcome.cost is None
 
 
@@ -113,7 +113,7 @@ def test_episodes_are_divided_by_samples_without_violation() -> None:
     assert [episode["samples"] for episode in episodes] == [3, 3, 3]  # 30, 40, 30
     assert [(episode["start_ns"] - START) // HALF for episode in episodes] == [10, 26, 42]
     assert (outcome.violations, outcome.windows_triggered) == (9, 1)
-    assert "rose 3 times, first at 2023-11-14 22:14:05 UTC, up to 50 %" in str(outcome.recommendation)
+    assert "rose 3 times, first at 2023-11-14 22:14:05 UTC, up to 50%" in str(outcome.recommendation)
     assert "`loss.item()`" in str(outcome.recommendation)
 
 
@@ -147,12 +147,12 @@ def test_devices_are_kept_apart() -> None:
 def test_the_memory_controller_is_named() -> None:
     outcome = judge(memory([10.0] * 20 + [30.0] * 20, metric=CONTROLLER), window=4, patience=8)
     assert device(outcome)["memory_figure"] == "memory controller"
-    assert str(outcome.finding).startswith("The memory-controller utilisation, recorded as GPU memory, grew on m0 GPU 0")
+    assert str(outcome.finding).startswith("The memory-controller utilization, recorded as GPU memory, grew on m0 GPU 0")
     assert "no proof of a leak" in str(outcome.recommendation)
     fine = judge(memory([10.0] * 40, metric=CONTROLLER), window=4, patience=8)
     assert (fine.verdict, fine.finding) == (
         FINE,
-        "The memory-controller utilisation, recorded as GPU memory, did not grow from one window of 4 samples to the next; the threshold is"
+        "The memory-controller utilization, recorded as GPU memory, did not grow from one window of 4 samples to the next; the threshold is"
         " 10; how much memory is used was not recorded, so that it could rise unseen.",
     )
 

@@ -80,13 +80,13 @@ def test_the_event_that_ends_a_gap_of_the_device_decides(make_store: MakeStore) 
     assert (outcome.triggered, outcome.violations, outcome.datapoints, outcome.windows, outcome.windows_triggered) == (1, 1, 1, 1, 1)
     assert (outcome.first_ns, outcome.last_ns) == (0, 400 * US)
     assert outcome.finding == (
-        "The GPU stood idle for 134 µs of 400 µs (33.5 %, threshold 30.0 %) and in 31.0 µs of that time waited for the host"
-        " (23.1 %, threshold 20.0 %)."
+        "The GPU stood idle for 134 µs of 400 µs (33.5%, threshold 30%) and in 31.0 µs of that time waited for the host"
+        " (23.1%, threshold 20%)."
     )
 
 
 def test_thresholds_are_strict(make_store: MakeStore) -> None:
-    """1000 ns with 200 idle, 100 of it host wait: exactly 20 % and 50 %."""
+    """1000 ns with 200 idle, 100 of it host wait: exactly 20% and 50%."""
     store = make_store(
         device_event=[run(0, 400), run(500, 800, 1), run(900, 1000, 2)],
         host_event=[launch(500, 1), launch(700, 2)],
@@ -97,9 +97,9 @@ def test_thresholds_are_strict(make_store: MakeStore) -> None:
     equal = judge(store, idle_threshold=19.9, host_share=50)
     assert (equal.verdict, equal.triggered, equal.first_ns, equal.recommendation) == ("NoIssuesFound", 0, None, None)
     assert equal.finding == (
-        "The GPU stood idle for 20.0 % of the profile (threshold 19.9 %), but only 50.0 % of that was host wait (threshold 50.0 %)."
+        "The GPU stood idle for 20.0% of the profile (threshold 19.9%), but only 50.0% of that was host wait (threshold 50%)."
     )
-    assert judge(store).finding == "The GPU stood idle for 20.0 % of the profile (threshold 20.0 %)."
+    assert judge(store).finding == "The GPU stood idle for 20.0% of the profile (threshold 20%)."
 
 
 def test_cost_is_the_host_wait_of_the_devices_with_the_issue(make_store: MakeStore) -> None:
@@ -125,8 +125,8 @@ def test_cost_is_the_host_wait_of_the_devices_with_the_issue(make_store: MakeSto
     (result,) = config.rules
     assert [device["issue"] for device in plain_details(result)["devices"]] == [False, True]
     assert result.finding == (
-        "1 of 2 GPUs stood idle for more than 20.0 % of the profile and for more than 50.0 % of that waited for the host, 50 ns in all,"
-        " 25.0 % of the GPU time of the profile; most on rank 5, host-0 GPU 1: idle 50.0 %, 100.0 % of it host wait."
+        "1 of 2 GPUs stood idle for more than 20.0% of the profile and for more than 50.0% of that waited for the host, 50 ns in all,"
+        " 25.0% of the GPU time of the profile; most on rank 5, host-0 GPU 1: idle 50.0%, 100% of it host wait."
     )
 
 
@@ -140,7 +140,7 @@ def test_a_device_without_launches_is_not_judged(make_store: MakeStore) -> None:
     assert [device["issue"] for device in plain_details(outcome)["devices"]] == [False, None]
     assert (outcome.verdict, outcome.datapoints) == ("NoIssuesFound", 1)
     assert outcome.finding == (
-        "The GPUs stood idle for 5.0 % of the profile at most (threshold 20.0 %); 1 GPU could not be evaluated (rank 1, host-0 GPU 1: no"
+        "The GPUs stood idle for 5.0% of the profile at most (threshold 20%); 1 GPU could not be evaluated (rank 1, host-0 GPU 1: no"
         " launch call of its work is in the trace)."
     )
 
@@ -182,7 +182,7 @@ def test_processes_that_share_a_device_keep_it_busy_together(make_store: MakeSto
 # A host wait of 1000 ns, from 100 to 1100, and what the host does meanwhile.
 ADVICE = {
     "loader": ([host("loader", 200, 700), host("operator", 200, 900), host("sync", 300, 400)], "Load data ahead of the GPU"),
-    "synchronised": ([host("sync", 50, 150), host("operator", 150, 1000)], "Remove synchronisations from the loop"),
+    "synchronized": ([host("sync", 50, 150), host("operator", 150, 1000)], "Remove synchronizations from the loop"),
     "operators": ([host("operator", 200, 800), host("launch", 300, 350)], "Launch the work in fewer, larger pieces"),
     "Python": (
         [host("operator", 100, 300), host("call", 900, 1000), host("python", 100, 1000)],
@@ -245,7 +245,7 @@ def test_every_moment_of_a_wait_counts_for_one_activity(make_store: MakeStore) -
     # waits 100-1094 and 1300-1302; launches 1090-1094 and 1298-1302
     times = {share["activity"]: share["time_ns"] for share in plain_details(outcome)["host"]}
     assert times == {
-        "data loader": 200, "synchronisation": 100, "runtime calls": 50 + 4 + 2, "operators": 450 + 5,
+        "data loader": 200, "synchronization": 100, "runtime calls": 50 + 4 + 2, "operators": 450 + 5,
         "nothing recorded": 996 - 200 - 100 - 56 - 455,
     }  # fmt: skip
     assert sum(share["percent"] for share in plain_details(outcome)["host"]) == pytest.approx(100)

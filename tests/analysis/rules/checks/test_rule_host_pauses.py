@@ -92,7 +92,7 @@ def test_the_wait_of_the_other_ranks_is_predicted(make_store: MakeStore) -> None
     tables["host_event"] = [{"process": 0, "kind": "python", "name": "gc.collect", "start_ns": begin - 25_000, "duration_ns": late}]
     store = make_store(**tables)
     (finding,) = judged(store).findings
-    # The idle time is 300 ms of two devices, 5.3 % of their time; the loss of the other rank also counts.
+    # The idle time is 300 ms of two devices, 5.3% of their time; the loss of the other rank also counts.
     assert [found.rule for found in judged(store, threshold=8).findings] == ["HostPauses"]
     end = max(row["start_ns"] + row["duration_ns"] for row in tables["device_event"])
     assert finding.saving_kind == "predicted"

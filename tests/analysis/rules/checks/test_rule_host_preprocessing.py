@@ -42,13 +42,13 @@ STACKS = [
 
 
 def test_the_innermost_line_of_the_program_gets_the_time(make_store: MakeStore) -> None:
-    # The device has no work from 40 to 80, all of it within the loader's call of 50 ms. Lines: 40 ms (80 %) and 6 ms (12 %) of it.
+    # The device has no work from 40 to 80, all of it within the loader's call of 50 ms. Lines: 40 ms (80%) and 6 ms (12%) of it.
     result = judged(make_store(device_event=DEVICE, host_event=STACKS))
     (rule,), (finding,) = result.rules, result.findings
     assert (rule.verdict, rule.triggered, rule.datapoints) == ("IssuesFound", 1, 2)
     assert rule.finding == (
-        "Devices have no work for 40.0 ms while their processes load data, 40.0 % of the GPU time of the profile (threshold 5.0 %)."
-        " `data.py(12): __getitem__` takes 40.0 ms in 1 call, 80.0 % of the loading. The profiler recorded Python"
+        "Devices have no work for 40.0 ms while their processes load data, 40.0% of the GPU time of the profile (threshold 5%)."
+        " `data.py(12): __getitem__` takes 40.0 ms in 1 call, 80.0% of the loading. The profiler recorded Python"
         " frames, which slows the host and makes these times longer."
     )
     details = plain_details(rule)
@@ -56,7 +56,7 @@ def test_the_innermost_line_of_the_program_gets_the_time(make_store: MakeStore) 
         ("data.py(12): __getitem__", True, 1, 40 * MS, 80.0), ("data.py(30): collate", True, 1, 6 * MS, 12.0),
     ]  # fmt: skip
     assert (details["loading_ns"], details["known_percent"], details["waited_ns"]) == (50 * MS, 92.0, 40 * MS)
-    # Of the 40 ms without work, 80 % are due to the line.
+    # Of the 40 ms without work, 80% are due to the line.
     assert (finding.cost_ns, finding.saving_ns, finding.saving_kind) == (32 * MS, 32 * MS, "upper_bound")
     assert "`data.py(12): __getitem__`" in (rule.recommendation or "")
     assert judged(make_store(device_event=DEVICE, host_event=STACKS), threshold=40).rules[0].verdict == "NoIssuesFound"
@@ -72,7 +72,7 @@ def test_without_stacks_the_outermost_operator_gets_the_time(make_store: MakeSto
     assert [(row["what"], row["line"], row["time_ns"]) for row in plain_details(rule)["rows"]] == [
         ("aten::to", False, 20 * MS), ("aten::stack", False, 4 * MS),
     ]  # fmt: skip
-    assert "The operator `aten::to` takes 20.0 ms in 1 call, 50.0 % of the loading." in (rule.finding or "")
+    assert "The operator `aten::to` takes 20.0 ms in 1 call, 50.0% of the loading." in (rule.finding or "")
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_without_stacks_the_outermost_operator_gets_the_time(make_store: MakeSto
     [
         ([], "the trace shows the waits for data, and nothing of what prepares it"),
         ([event("operator", "aten::empty", 41, 42)],
-         "the trace shows 2.5 % of what ran in the loader, and no line or operator takes 20 % of it"),
+         "the trace shows 2.5% of what ran in the loader, and no line or operator takes 20% of it"),
     ],
 )  # fmt: skip
 def test_a_wait_for_loader_processes_accuses_nothing(make_store: MakeStore, inside: list[dict[str, Any]], reason: str) -> None:
@@ -90,11 +90,11 @@ def test_a_wait_for_loader_processes_accuses_nothing(make_store: MakeStore, insi
 
 
 def test_without_a_device_the_steps_wait(make_store: MakeStore) -> None:
-    # Two steps of 100 ms, half of each in the loader; its line takes 80 % of that.
+    # Two steps of 100 ms, half of each in the loader; its line takes 80% of that.
     steps = [{"node": 0, "process": 0, "index": n, "host_start_ns": n * 100 * MS, "host_duration_ns": 100 * MS} for n in range(2)]
     rows = [event(kind, name, start + n, end + n) for n in (0, 100) for kind, name, start, end in (
         ("loader", NEXT, 0, 50), ("python", "data.py(12): __getitem__", 5, 45),
     )]  # fmt: skip
     (rule,), (finding,) = (lambda all: (all.rules, all.findings))(judged(make_store(step=steps, host_event=rows)))
-    assert (rule.finding or "").startswith("Steps wait for 100 ms while their processes load data, 50.0 % of the time of the steps")
+    assert (rule.finding or "").startswith("Steps wait for 100 ms while their processes load data, 50.0% of the time of the steps")
     assert (finding.cost_ns, finding.base) == (80 * MS, "time of the steps")

@@ -55,9 +55,9 @@ GOOD = [(4096, 4096, 4096, 0.6, TENSOR), (8192, 4096, 4096, 0.64, TENSOR), (4096
 
 
 def test_an_odd_size(make_store: MakeStore) -> None:
-    """Peers reach 60, 64 and 62 %: median 62.
+    """Peers reach 60, 64 and 62%: median 62.
 
-    At 15.5 %, a quarter of it, three quarters of the time are lost."""
+    At 15.5%, a quarter of it, three quarters of the time are lost."""
     report = run(make_store, [*GOOD, (4096, 4001, 4096, 0.155, ALIGN1)])
     details = plain_details(report.rules[0])
     (row,) = details["products"]
@@ -132,7 +132,7 @@ EVEN = [(512, 512, 0.6), (768, 512, 0.6), (512, 768, 0.6)]
 
 
 def test_odd_channels_of_a_convolution(make_store: MakeStore) -> None:
-    """Peers reach 60 % of the peak: three quarters of the time at 15 % are lost."""
+    """Peers reach 60% of the peak: three quarters of the time at 15% are lost."""
     report = convolutions(make_store, [*EVEN, (509, 512, 0.15)])
     (row,) = plain_details(report.rules[0])["products"]
     assert (row["operator"], row["shape"]) == ("aten::convolution", "input 32x509x64x64, weight 512x509x3x3")

@@ -64,8 +64,7 @@ def test_waits_of_57_percent_are_an_issue_with_their_cost(make_store: MakeStore)
     result, [finding] = evaluated(store)
     assert (result.verdict, result.triggered, result.violations, result.datapoints) == ("IssuesFound", 1, 1, 1)
     assert result.finding == (
-        "Waiting for data costs 1.14 s of 2.00 s of step time (57.0 %, threshold 20 %); its data loader has num_workers=2,"
-        " prefetch_factor=2."
+        "Waiting for data costs 1.14 s of 2.00 s of step time (57.0%, threshold 20%); its data loader has num_workers=2, prefetch_factor=2."
     )
     assert (finding.cost_ns, finding.saving_ns, finding.cost_percent) == (1140 * MS, 1140 * MS, 57.0)
     assert (finding.cost_per_step_ns, finding.base, finding.severity) == (57 * MS, "time of the steps", "high")
@@ -80,13 +79,13 @@ def test_waits_of_57_percent_are_an_issue_with_their_cost(make_store: MakeStore)
 def test_the_threshold_is_strict(make_store: MakeStore, wait: int, verdict: str) -> None:
     result, findings = evaluated(make_store(**training(wait), **machine(4)))
     assert (result.verdict, bool(findings)) == (verdict, verdict == "IssuesFound")
-    assert f"({wait:.1f} %, threshold 20 %)" in (result.finding or "")
+    assert f"({wait:.1f}%, threshold 20%)" in (result.finding or "")
 
 
 @pytest.mark.parametrize(
     ("cores", "busy", "workers", "advice", "not_advice"),
     [
-        (2, 99.0, 2, "More loader processes cannot help, because its 2 cores were busy for 99.0 % of the time", "num_workers="),
+        (2, 99.0, 2, "More loader processes cannot help, because its 2 cores were busy for 99.0% of the time", "num_workers="),
         (8, 30.0, 2, "Set `num_workers=8`: 2 loader processes feed the training process, and host-0 has 8 cores.", "cheaper"),
         (8, 30.0, 0, "Set `num_workers=8`: the training process loads its data itself", "cheaper"),
         (8, None, 1, "1 loader process feeds the training process", "cheaper"),
@@ -119,8 +118,8 @@ def test_the_worst_of_several_processes_is_named(make_store: MakeStore) -> None:
     combined = {table: first[table] + second[table] for table in first}
     result, [finding] = evaluated(make_store(processes=processes, **combined))
     assert result.finding == (
-        "Waiting for data costs 2 of 2 processes more than 20 % of step time, 1.80 s of 4.00 s in all (45.0 %); most in rank 1, host-0:"
-        " 60.0 %."
+        "Waiting for data costs 2 of 2 processes more than 20% of step time, 1.80 s of 4.00 s in all (45.0%); most in rank 1, host-0:"
+        " 60.0%."
     )
     assert (finding.cost_ns, finding.where) == (1800 * MS, None)
     assert evaluated(make_store(processes=processes, **combined), threshold=50)[1][0].where == "rank 1, host-0"

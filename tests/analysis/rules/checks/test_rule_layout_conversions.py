@@ -48,7 +48,7 @@ def time_of(report: Report) -> int:
 
 
 def test_conversions_of_the_library(make_store: MakeStore) -> None:
-    """120 of 1000 ns: above 11.9 %, not above 12."""
+    """120 of 1000 ns: above 11.9%, not above 12."""
     calls: list[tuple[str, str, int, str | None, str | None]]
     calls = [("aten::convolution", NCHW, 70, None, None), ("aten::convolution", NCHW, 50, None, None)]
     report = judged(make_store, calls, 11.9)

@@ -68,13 +68,13 @@ def test_disjoint_and_equal_on_paper() -> None:
     assert [(n, share) for n, share in enumerate(first["histogram"]) if share] == [(5, 1.0)]
     assert len(first["histogram"]) == 50
     assert outcome.finding == (
-        "Utilisation histograms of m0 GPU 0 (mean 10.0 %) and m0 GPU 1 (mean 90.0 %) lie 1.00 apart (Jensen-Shannon distance),"
+        "Utilization histograms of m0 GPU 0 (mean 10.0%) and m0 GPU 1 (mean 90.0%) lie 1.00 apart (Jensen-Shannon distance),"
         " above the threshold of 0.5; so do 2 of 3 pairs."
     )
     assert outcome.cost is not None
-    assert (outcome.cost.ns, outcome.cost.of_ns, outcome.cost.where) == (8 * SECOND, 30 * SECOND, "m0 GPU 0")  # 80 % of 20 x 0.5 s
+    assert (outcome.cost.ns, outcome.cost.of_ns, outcome.cost.where) == (8 * SECOND, 30 * SECOND, "m0 GPU 0")  # 80% of 20 x 0.5 s
     assert outcome.cost.base == "GPU time of the run"
-    assert "m0 GPU 0 is used 10.0 % of the time and m0 GPU 1 90.0 %" in str(outcome.recommendation)
+    assert "m0 GPU 0 is used 10.0% of the time and m0 GPU 1 90.0%" in str(outcome.recommendation)
 
 
 def test_one_of_four_gpus_used() -> None:
@@ -86,7 +86,7 @@ def test_one_of_four_gpus_used() -> None:
     assert outcome.triggered == 3
     assert plain_details(outcome)["matrix"][0] == [0.0, *[pytest.approx(apart)] * 3]
     assert outcome.cost is not None
-    assert outcome.cost.ns == 12 * SECOND  # three GPUs at 0 % where the busiest is at 40 % for 10 s
+    assert outcome.cost.ns == 12 * SECOND  # three GPUs at 0% where the busiest is at 40% for 10 s
     assert "3 GPUs of 4 did nothing, m0 GPU 1 among them" in str(outcome.recommendation)
     assert "`torchrun --nproc-per-node=4`, in TensorFlow `tf.distribute.MirroredStrategy()`" in str(outcome.recommendation)
 
@@ -114,7 +114,7 @@ def test_chance_makes_no_issue(bounded: None) -> None:
     short = judge(gpus([10.0] * 127, [90.0] * 500))
     assert (short.verdict, [row["evaluated"] for row in plain_details(short)["devices"]]) == (NOT_EVALUATED, [False, True])
     assert short.reason == (
-        "127 of 128 samples of two GPUs needed: histograms of fewer samples differ by chance, more than the threshold in 1 % of the runs"
+        "127 of 128 samples of two GPUs needed: histograms of fewer samples differ by chance, more than the threshold in 1% of the runs"
     )
     assert judge(gpus([10.0] * 128, [90.0] * 500)).verdict == ISSUES
     assert judge(gpus([10.0] * 10, [90.0] * 500)).reason == "10 of more than 10 samples of two GPUs needed"
@@ -157,7 +157,7 @@ def test_a_gpu_with_too_few_samples_is_left_out() -> None:
     assert (outcome.verdict, outcome.datapoints) == (FINE, 40)
     assert plain_details(outcome)["matrix"] == [[0.0, 0.0, None], [0.0, 0.0, None], [None, None, None]]
     assert outcome.finding == (
-        "Utilisation histograms of m0 GPU 0 (mean 50.0 %) and m0 GPU 1 (mean 50.0 %) lie 0.00 apart at most (Jensen-Shannon distance),"
+        "Utilization histograms of m0 GPU 0 (mean 50.0%) and m0 GPU 1 (mean 50.0%) lie 0.00 apart at most (Jensen-Shannon distance),"
         " not above the threshold of 0.5."
     )
     assert (outcome.cost, outcome.recommendation) == (None, None)
@@ -167,7 +167,7 @@ def test_one_gpu_or_none() -> None:
     outcome = judge(gpus([50.0] * 20))
     assert (outcome.verdict, outcome.reason, outcome.datapoints) == (NOT_EVALUATED, "one GPU in this run, nothing to compare it with", 20)
     nothing = judge(line(0, CORE, 0, [50.0] * 20, start=START))
-    assert (nothing.verdict, nothing.reason) == (NOT_EVALUATED, "no GPU utilisation in this run")
+    assert (nothing.verdict, nothing.reason) == (NOT_EVALUATED, "no GPU utilization in this run")
     assert nothing.capture
 
 
@@ -199,7 +199,7 @@ def test_a_monitor_that_died_does_not_hide_what_the_other_machines_show() -> Non
     outcome = judge(samples + line(3, GPU, 0, [90.0] * 12, start=START))
     assert (outcome.verdict, outcome.datapoints, len(plain_details(outcome)["devices"])) == (ISSUES, 300, 3)
     assert str(outcome.finding).startswith(
-        "Utilisation histograms in the 49.5 s in which all but m3 were recorded, of m0 GPU 0 (mean 90.0 %) and m1 GPU 0 (mean 20.0 %)"
+        "Utilization histograms in the 49.5 s in which all but m3 were recorded, of m0 GPU 0 (mean 90.0%) and m1 GPU 0 (mean 20.0%)"
     )
 
 
@@ -212,7 +212,7 @@ def test_machines_are_compared_while_all_of_them_were_recorded() -> None:
     assert (outcome.verdict, outcome.datapoints) == (FINE, 200)
     assert [row["mean"] for row in plain_details(outcome)["devices"]] == [90.0, 90.0]
     assert outcome.finding == (
-        "Utilisation histograms in the 49.5 s in which all were recorded, of m0 GPU 0 (mean 90.0 %) and m1 GPU 0 (mean 90.0 %) lie 0.00"
+        "Utilization histograms in the 49.5 s in which all were recorded, of m0 GPU 0 (mean 90.0%) and m1 GPU 0 (mean 90.0%) lie 0.00"
         " apart at most (Jensen-Shannon distance), not above the threshold of 0.5."
     )
     outcome = judge(samples + line(1, GPU, 0, [0.0] * 40 + [30.0] * 100, start=START - 20 * SECOND))
@@ -244,7 +244,7 @@ def kernels(unit: int, *, every_ns: int = 10_000_000, busy_ns: int = 5_000_000, 
 def test_sampled_and_derived_utilization_are_not_compared() -> None:
     """Sampled and derived utilization of equally busy GPUs share no bins.
 
-    m0 was sampled at 45 and 55 % in turn, m1 is derived."""
+    m0 was sampled at 45 and 55% in turn, m1 is derived."""
     named = line(1, CORE, 0, [1.0] * 5, start=START)
     outcome = judge(gpus(*([[45.0, 55.0, 45.0, 55.0, 45.0]] * 2)) + named, events=[*kernels(0), *kernels(1)], patience=2)
     assert outcome.verdict == FINE
@@ -253,22 +253,22 @@ def test_sampled_and_derived_utilization_are_not_compared() -> None:
     alone = judge(gpus([45.0] * 5) + named, events=kernels(0), patience=2)
     assert alone.verdict == NOT_EVALUATED
     assert alone.reason == (
-        "no two GPUs whose utilisation was found in the same way: of one it was sampled, of the other derived from kernel activity"
+        "no two GPUs whose utilization was found in the same way: of one it was sampled, of the other derived from kernel activity"
     )
     # m1 GPU 1 is half as busy as GPU 0: by its own kind, 25 points of 2 s. The sampled GPUs, busier than both, take no part in it. The last
-    # bucket of 500 ms ends with the profile, after 495 and 492.5 ms: 50, 50, 50, 50.5 % and 25, 25, 25, 25.4 %.
+    # bucket of 500 ms ends with the profile, after 495 and 492.5 ms: 50, 50, 50, 50.5% and 25, 25, 25, 25.4%.
     uneven = judge(gpus([90.0] * 5, [90.0] * 5) + named, events=[*kernels(0), *kernels(1, busy_ns=2_500_000)], patience=2)
     assert (uneven.verdict, uneven.violations) == (ISSUES, 1)
     assert uneven.cost is not None
     assert uneven.cost.ns == pytest.approx(SECOND // 2, rel=0.02)
-    assert "m1 GPU 0 (mean 50.1 %) and m1 GPU 1 (mean 25.1 %)" in str(uneven.finding)
-    assert "m1 GPU 1 is used 25.1 % of the time and m1 GPU 0 50.1 %" in str(uneven.recommendation)
+    assert "m1 GPU 0 (mean 50.1%) and m1 GPU 1 (mean 25.1%)" in str(uneven.finding)
+    assert "m1 GPU 1 is used 25.1% of the time and m1 GPU 0 50.1%" in str(uneven.recommendation)
 
 
 def test_what_uneven_gpus_cost_is_by_the_busiest_of_their_kind() -> None:
     """Sum the times of samples and buckets: 1.2 s and 0.5 s.
 
-    90 and 30 % of 2 s sampled, 50 and 25 % of 2 s derived. The last sample comes after the last bucket began."""
+    90 and 30% of 2 s sampled, 50 and 25% of 2 s derived. The last sample comes after the last bucket began."""
     named = line(1, CORE, 0, [1.0] * 5, start=START)
     outcome = judge(gpus([90.0] * 5, [30.0] * 5) + named, events=[*kernels(0), *kernels(1, busy_ns=2_500_000)], patience=2)
     assert outcome.violations == 2
@@ -293,7 +293,7 @@ def test_64_gpus_are_compared_in_pairs() -> None:
 
 
 def test_more_gpus_are_compared_with_the_mean_of_all() -> None:
-    # 69 GPUs at 50 % and one at 10: its histogram against 69/70 and 1/70.
+    # 69 GPUs at 50% and one at 10: its histogram against 69/70 and 1/70.
     rows = [row for node in range(7) for row in gpus(*([[50.0] * 20] * 10), node=node) if (row[0], row[2]) != (3, 4)]
     outcome = judge(rows + line(3, GPU, 4, [10.0] * 20, start=START))
     mean = [69 / 70, 1 / 70]
@@ -314,11 +314,11 @@ def test_more_gpus_are_compared_with_the_mean_of_all() -> None:
     assert (outcome.verdict, outcome.triggered) == (ISSUES, 1)
     assert {"node": "m3", "device": 4} in [{"node": row["node"], "device": row["device"]} for row in details["devices"]]
     assert outcome.finding == (
-        f"The utilisation histogram of m3 GPU 4 (mean 10.0 %) lies {furthest:.2f} from the mean of 70 GPUs (mean 49.4 %)"
+        f"The utilization histogram of m3 GPU 4 (mean 10.0%) lies {furthest:.2f} from the mean of 70 GPUs (mean 49.4%)"
         " (Jensen-Shannon distance), above the threshold of 0.5; so do 1 of 70 GPUs."
     )
     assert outcome.cost is not None
-    assert (outcome.cost.ns, outcome.cost.of_ns) == (4 * SECOND, 700 * SECOND)  # 40 % of 10 s
+    assert (outcome.cost.ns, outcome.cost.of_ns) == (4 * SECOND, 700 * SECOND)  # 40% of 10 s
 
 
 def test_derived_utilization_says_how_to_need_fewer() -> None:

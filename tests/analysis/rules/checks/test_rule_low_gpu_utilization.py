@@ -38,17 +38,17 @@ def test_a_steady_low_gpu_is_under_utilized_in_every_window() -> None:
     assert (outcome.windows, outcome.windows_triggered) == (3, 3)
     assert (outcome.first_ns, outcome.last_ns) == (START + 359 * SECOND // 2, START + 599 * SECOND // 2)
     (row,) = plain_details(outcome)["devices"]
-    assert (row["node"], row["device"], row["state"], row["pattern"]) == ("m0", 2, "under-utilised", "whole run")
+    assert (row["node"], row["device"], row["state"], row["pattern"]) == ("m0", 2, "under-utilized", "whole run")
     assert (row["windows"], row["triggered"], row["under_utilised"], row["fluctuating"]) == (3, 3, 3, 0)
     assert (row["triggered_percent"], row["p95"], row["p5"]) == (100.0, 40.0, 40.0)
     assert row["box"]["samples"] == 600
     assert row["box"]["p50"] == row["box"]["max"] == 40.0
-    # 60 % of 300 s unused
+    # 60% of 300 s unused
     assert outcome.cost is not None
     assert (outcome.cost.ns, outcome.cost.saving_ns, outcome.cost.of_ns) == (180 * SECOND, 180 * SECOND, 300 * SECOND)
     assert outcome.cost.base == "GPU time of the run"
     assert outcome.finding == (
-        "The GPU is used too little in all of its 3 windows: 1 under-utilised (p95 below 70 %, lowest 40.0 % on m0 GPU 2);"
+        "The GPU is used too little in all of its 3 windows: 1 under-utilized (p95 below 70%, lowest 40.0% on m0 GPU 2);"
         " low for the whole run."
     )
 
@@ -64,7 +64,7 @@ def test_the_cost_is_of_the_time_that_was_sampled(every: int, base: str) -> None
 
 def test_thresholds_are_strict() -> None:
     assert only_gpu([70.0] * 200, patience=100)["state"] == "fine"
-    assert only_gpu([69.99] * 200, patience=100)["state"] == "under-utilised"
+    assert only_gpu([69.99] * 200, patience=100)["state"] == "under-utilized"
     # one of nine at 10: p5 of the last 500 is 10
     steady = [10.0 if number % 9 == 0 else 90.0 for number in range(1200)]
     assert only_gpu(steady)["state"] == "fine"
@@ -81,7 +81,7 @@ def test_thresholds_are_strict() -> None:
 def test_more_than_patience_samples(samples: int, windows: int) -> None:
     outcome = judge(line(0, GPU, 0, [0.5] * samples, start=START), patience=100)
     assert outcome.windows == outcome.triggered == windows
-    assert plain_details(outcome)["devices"][0]["state"] == ("under-utilised" if windows else "too few samples")
+    assert plain_details(outcome)["devices"][0]["state"] == ("under-utilized" if windows else "too few samples")
     if not windows:
         assert (outcome.verdict, outcome.reason) == (NOT_EVALUATED, "100 of more than 100 samples needed")
         assert outcome.capture
@@ -89,7 +89,7 @@ def test_more_than_patience_samples(samples: int, windows: int) -> None:
 
 
 def test_the_first_samples_stay_in_the_statistics() -> None:
-    # Of 101 samples the first 50 are 0: more than 5 % of the last 500, so p5 is 0.
+    # Of 101 samples the first 50 are 0: more than 5% of the last 500, so p5 is 0.
     row = only_gpu([0.0] * 50 + [90.0] * 51, patience=100)
     assert (row["state"], row["p5"], row["p95"]) == ("fluctuating", 0.0, 90.0)
 
@@ -106,7 +106,7 @@ def test_unused_gpu() -> None:
     unused, fine = plain_details(outcome)["devices"]
     assert (unused["state"], unused["under_utilised"], unused["pattern"], fine["state"]) == ("unused", 2, "whole run", "fine")
     assert outcome.triggered == 2
-    assert "1 unused, at 0 % for the whole run (m0 GPU 0)" in str(outcome.finding)
+    assert "1 unused, at 0% for the whole run (m0 GPU 0)" in str(outcome.finding)
     assert str(outcome.recommendation).startswith("Start a worker on every GPU (`torchrun --nproc-per-node=4`, in TensorFlow")
 
 
@@ -125,7 +125,7 @@ def test_unused_gpu() -> None:
         ([0.0] * 120 + [40.0] * 1080, "whole run", None),  # also low after the head
         ([0.0] * 120 + [90.0] * 360 + [0.0] * 120 + [90.0] * 600, "parts of the run", None),
         ([90.0] * 300 + [0.0] * 300 + [90.0] * 600, "parts of the run", None),
-        # 5 % of the part before the tail at 0: as a whole it fluctuates
+        # 5% of the part before the tail at 0: as a whole it fluctuates
         ([90.0] * 400 + [0.0] * 100 + [90.0] * 400 + [0.0] * 300, "parts of the run", 150),
         ([90.0] * 1200, None, None),
     ],
@@ -157,7 +157,7 @@ def test_idle_tail_in_the_words() -> None:
 
 
 def test_the_cost_is_what_the_pattern_is_about() -> None:
-    # 150 s of a tail at 4 %, after 60 s of start-up at 0 and 390 s at 90 %: 96 % of 150 s. Evaluated after 600 s: the tail's windows only.
+    # 150 s of a tail at 4%, after 60 s of start-up at 0 and 390 s at 90%: 96% of 150 s. Evaluated after 600 s: the tail's windows only.
     tail = judge(line(0, GPU, 0, [0.0] * 120 + [90.0] * 780 + [4.0] * 300, start=START), patience=900, window=240)
     assert [row["pattern"] for row in plain_details(tail)["devices"]] == ["idle tail"]
     assert tail.cost is not None
@@ -166,13 +166,13 @@ def test_the_cost_is_what_the_pattern_is_about() -> None:
     combined = judge(line(0, GPU, 0, [0.0] * 120 + [90.0] * 780 + [4.0] * 300, start=START), patience=100, window=240)
     assert combined.cost is not None
     assert (combined.cost.ns, plain_details(combined)["devices"][0]["idle_head_ns"]) == (204 * SECOND, 60 * SECOND)
-    assert str(combined.finding).endswith("; low only in an idle start of 1 min 00 s and an idle tail of 2 min 30 s.")
-    # Low between the two: 60 % of the 390 s between them, and the sentence says so.
+    assert str(combined.finding).endswith("; low only in an idle start of 1 min and an idle tail of 2 min 30 s.")
+    # Low between the two: 60% of the 390 s between them, and the sentence says so.
     between = judge(line(0, GPU, 0, [0.0] * 120 + [40.0] * 780 + [4.0] * 300, start=START), patience=100, window=240)
     assert between.cost is not None
     assert between.cost.ns == 234 * SECOND
-    assert str(between.finding).endswith("; low for the whole run; the idle first 1 min 00 s and last 2 min 30 s of the run not counted.")
-    assert "m0 GPU 0 is at 40.0 % on average" in str(between.recommendation)
+    assert str(between.finding).endswith("; low for the whole run; the idle first 1 min and last 2 min 30 s of the run not counted.")
+    assert "m0 GPU 0 is at 40.0% on average" in str(between.recommendation)
 
 
 def test_a_gpu_that_fluctuates_is_not_low_for_the_whole_run() -> None:
@@ -189,7 +189,7 @@ def test_an_idle_tail_after_the_last_step() -> None:
         outcome = judged(store, RULE, patience=100, window=240)
     assert str(outcome.finding).endswith("; low only in an idle tail of 2 min 30 s, after the last step.")
     # The job ends with its last sample, at 599.5 s, its last step at 450 s.
-    assert "stood idle for the last 2 min 30 s, after the last step (finalisation)." in str(outcome.recommendation)
+    assert "stood idle for the last 2 min 30 s, after the last step (finalization)." in str(outcome.recommendation)
 
 
 @pytest.mark.parametrize(("samples", "advice"), [(4, "record for longer"), (99, "record for longer"), (100, None), (101, None)])
@@ -199,9 +199,7 @@ def test_too_few_derived_samples_are_no_reason_to_judge_them(samples: int, advic
     with sampled([], device_event=events) as store:
         reason = str(judged(store, RULE).reason)
     lower = "--set LowGPUUtilization_patience=" + ("100" if samples > 100 else "50") + " needs fewer"
-    assert reason == (
-        f"{samples} of more than 1\u2009000 samples needed, derived from kernel activity in 1.00 ms buckets; {advice or lower}"
-    )
+    assert reason == (f"{samples} of more than 1,000 samples needed, derived from kernel activity in 1.00 ms buckets; {advice or lower}")
 
 
 def test_windows_are_half_open_and_of_the_run() -> None:
@@ -230,10 +228,10 @@ def test_few_samples_of_one_gpu_are_said() -> None:
 
 def test_not_a_number_and_nothing() -> None:
     nothing = judge(line(0, "cpu_utilization", 0, [5.0] * 10, start=START))
-    assert (nothing.verdict, nothing.reason) == (NOT_EVALUATED, "no GPU utilisation in this run")
+    assert (nothing.verdict, nothing.reason) == (NOT_EVALUATED, "no GPU utilization in this run")
     bad = judge(line(0, GPU, 0, [float("nan")] * 2000, start=START))
-    assert (bad.verdict, bad.reason) == (NOT_EVALUATED, "no GPU utilisation in this run")
-    assert judge([]).reason == "no GPU utilisation in this run"
+    assert (bad.verdict, bad.reason) == (NOT_EVALUATED, "no GPU utilization in this run")
+    assert judge([]).reason == "no GPU utilization in this run"
     mixed = [float("nan"), 90.0] * 200
     assert only_gpu(mixed, patience=100)["samples"] == 200
 
@@ -248,7 +246,7 @@ def test_derived_utilization_is_named() -> None:
         outcome = judged(store, RULE, patience=100)
     # 1.9984 s in buckets of 1 ms
     assert too_few.reason == (
-        "1\u2009999 of more than 5\u2009000 samples needed, derived from kernel activity in 1.00 ms buckets;"
+        "1,999 of more than 5,000 samples needed, derived from kernel activity in 1.00 ms buckets;"
         " --set LowGPUUtilization_patience=100 needs fewer"
     )
     assert plain_details(outcome)["devices"][0]["derived"]
@@ -275,23 +273,23 @@ def worked(kernel_ns: int, copy_ns: int) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("kernel_ns", "copy_ns", "how", "end"),
     [
-        (500_000, 1_500_000, "busy", "; for 75 % of the profile it only copied or set memory."),
-        (1_960_000, 40_000, "well used", "(threshold 10 %)."),  # 2 %
-        (2_000_000, 0, "well used", "(threshold 10 %)."),
+        (500_000, 1_500_000, "busy", "; for 75% of the profile it only copied or set memory."),
+        (1_960_000, 40_000, "well used", "(threshold 10%)."),  # 2%
+        (2_000_000, 0, "well used", "(threshold 10%)."),
     ],
 )
 def test_who_mostly_copied_was_not_well_used(kernel_ns: int, copy_ns: int, how: str, end: str) -> None:
     with sampled([], device_event=worked(kernel_ns, copy_ns)) as store:
         outcome = judged(store, RULE, patience=100)
     assert outcome.verdict == FINE
-    assert str(outcome.finding).startswith(f"The GPU was {how} in every window, derived from kernel activity: the lowest p95 is 100.0 %")
+    assert str(outcome.finding).startswith(f"The GPU was {how} in every window, derived from kernel activity: the lowest p95 is 100%")
     assert str(outcome.finding).endswith(end)
 
 
 def test_copies_say_nothing_of_a_gpu_that_was_sampled() -> None:
     with sampled(line(0, GPU, 1, [95.0] * 600, start=START), device_event=worked(500_000, 1_500_000)) as store:
         outcome = judged(store, RULE, patience=240)
-    assert str(outcome.finding).startswith("The GPU was well used in every window: the lowest p95 is 95.0 %")
+    assert str(outcome.finding).startswith("The GPU was well used in every window: the lowest p95 is 95.0%")
 
 
 @pytest.mark.parametrize(
@@ -299,20 +297,20 @@ def test_copies_say_nothing_of_a_gpu_that_was_sampled() -> None:
     [
         (None, "Profile some steps to see what the host does meanwhile."),
         (1.9, "Profile some steps to see what the host does meanwhile."),
-        (25.0, "Waits for data take 25.0 % of the steps: load further ahead"),
+        (25.0, "Waits for data take 25.0% of the steps: load further ahead"),
     ],
 )
 def test_pauses_are_loading_only_where_loading_was_seen(share: float | None, end: str) -> None:
     values = [0.0 if number % 9 == 0 else 95.0 for number in range(1200)]
     advice = str(judge(line(0, GPU, 0, values, start=START), loading_percent=share).recommendation)
-    assert advice.startswith(f"Shorten the pauses of the GPUs: m0 GPU 0 reaches 95.0 % but falls to 0.0 % in between. {end}")
+    assert advice.startswith(f"Shorten the pauses of the GPUs: m0 GPU 0 reaches 95.0% but falls to 0% in between. {end}")
 
 
 def test_pauses_have_the_cause_with_most_of_their_time() -> None:
     gaps = [Gap("m0", 0, 0, 0, time, "", None, None, None, kind) for time, kind in ((30, "operator"), (25, "waiting"), (20, "waiting"))]
     values = [0.0 if number % 9 == 0 else 95.0 for number in range(1200)]
     advice = str(judge(line(0, GPU, 0, values, start=START), gaps=gaps).recommendation)
-    assert advice.endswith('Of the time of the longest pauses, 60.0 % has the cause "waiting": the section on idle time lists them.')
+    assert advice.endswith('Of the time of the longest pauses, 60.0% has the cause "waiting": the section on idle time lists them.')
 
 
 def test_the_base_of_sampled_and_derived_utilization() -> None:
@@ -327,7 +325,7 @@ def test_more_than_2000_gpus() -> None:
     samples += line(251, GPU, 0, [5.0] * 3, start=START)
     outcome = judge(samples, patience=2)
     assert (len(plain_details(outcome)["devices"]), plain_details(outcome)["left_out"]) == (2000, 9)
-    assert [row["node"] for row in plain_details(outcome)["devices"] if row["state"] == "under-utilised"] == ["m251"]
+    assert [row["node"] for row in plain_details(outcome)["devices"] if row["state"] == "under-utilized"] == ["m251"]
     assert (outcome.triggered, outcome.datapoints) == (1, 2009 * 3)
 
 

@@ -54,12 +54,12 @@ def test_a_long_kernel_of_few_blocks(make_store: Callable[..., Store]) -> None:
         "decode", 8, 100, 2, 30 * US, 26_400, 30.0,
     )  # fmt: skip
     assert result.finding == (
-        "The kernel `decode` runs in 8 blocks on 100 multiprocessors for 30.0 µs, 30.0 % of the kernel time (threshold 5.0 %), at an"
-        " occupancy of 6.0 %."
+        "The kernel `decode` runs in 8 blocks on 100 multiprocessors for 30.0 µs, 30.0% of the kernel time (threshold 5%), at an"
+        " occupancy of 6.0%."
     )
     assert result.recommendation == (
         "Give each launch of `decode` more work: a larger batch, or an implementation that splits the keys and values over blocks, as flash"
-        " decoding does. Now 92.0 % of the multiprocessors have no block while it runs."
+        " decoding does. Now 92.0% of the multiprocessors have no block while it runs."
     )
     assert finding is not None
     assert (finding.cost_ns, finding.saving_ns, finding.cost_percent) == (30 * US, 26_400, 30.0)
@@ -71,7 +71,7 @@ def test_a_long_kernel_of_few_blocks(make_store: Callable[..., Store]) -> None:
         ([("decode", 10, 25), ("gemm", 90, 400)], "IssuesFound"),
         ([("decode", 10, 26), ("gemm", 90, 400)], "NoIssuesFound"),  # more than a quarter of the multiprocessors
         ([("decode", 9, 8), ("gemm", 91, 400)], "NoIssuesFound"),  # short
-        ([("decode", 10, 8), ("gemm", 190, 400)], "NoIssuesFound"),  # 5 % of the time
+        ([("decode", 10, 8), ("gemm", 190, 400)], "NoIssuesFound"),  # 5% of the time
         ([("decode", 10, 8), ("gemm", 189, 400)], "IssuesFound"),
         ([("AllReduce", 50, 2), ("gemm", 50, 400)], "NoIssuesFound"),  # few blocks on purpose
         ([("decode", 50, None)], "NotEvaluated"),

@@ -61,14 +61,14 @@ def test_share_of_the_matrix_time(make_store: Callable[..., Store]) -> None:
     assert details["alternatives"] == ["TF32", "BF16", "FP16"]
     assert details["devices"][0]["eligible"]
     assert result.finding == (
-        "FP32 takes 60 ns of the 100 ns of GEMM, attention and convolution kernels on rank 0, host-0 GPU 0, 60.0 % (threshold 30.0 %); the"
-        " precision of another 10.0 % is unknown."
+        "FP32 takes 60 ns of the 100 ns of GEMM, attention and convolution kernels on rank 0, host-0 GPU 0, 60.0% (threshold 30%); the"
+        " precision of another 10.0% is unknown."
     )
     assert finding is not None
     # 312 / 19.5 = 16 times: 60 x 15/16 = 56.25; of a span of 200
     assert (finding.cost_ns, finding.cost_percent, finding.saving_ns) == (60, 30.0, 56)
     assert result.recommendation == (
-        "Find the modules whose matrix work stays in FP32 for 60 ns, and run them in TF32 as well, in which 20.0 % of the matrix work runs"
+        "Find the modules whose matrix work stays in FP32 for 60 ns, and run them in TF32 as well, in which 20.0% of the matrix work runs"
         " already: the table of this rule lists the kernels."
     )
 

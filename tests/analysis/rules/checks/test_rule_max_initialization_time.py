@@ -79,9 +79,9 @@ def test_parts_of_the_job_and_cost(make_store: MakeStore) -> None:
     percents = [plain_details(result)[f"{name}_percent"] for name in ("initialization", "loop", "finalization")]
     assert percents == pytest.approx([50, 100 / 3, 100 / 6])
     assert (result.first_ns, result.last_ns) == (T0 + 20 * MINUTE, T0 + 30 * MINUTE)
-    assert result.finding == "The first step began 30 min 00 s after the start of the job, more than the threshold of 20 min 00 s."
+    assert result.finding == "The first step began 30 min after the start of the job, more than the threshold of 20 min."
     assert (finding.cost_ns, finding.cost_percent, finding.base) == (2 * 30 * MINUTE, 50.0, "GPU time of the run")
-    assert "held 2 GPUs for 30 min 00 s, 50.0 % of the run, most of it in load" in (result.recommendation or "")
+    assert "held 2 GPUs for 30 min, 50.0% of the run, most of it in load" in (result.recommendation or "")
     assert plain_details(result)["active"]["annotations"] == [{"name": "load", "time_ns": 25 * MINUTE, "percent": 100.0}]
 
 
@@ -117,7 +117,7 @@ def test_without_a_step(make_store: MakeStore, length: int, *, annotated: bool, 
     else:
         assert (result.first_ns, result.last_ns) == (T0 + 20 * MINUTE, T0 + length)
         assert [finding.cost_ns for finding in findings] == [length]
-        assert "the time without a step took 20 min 00 s, 50.0 % of the run." in (result.recommendation or "")
+        assert "the time without a step took 20 min, 50.0% of the run." in (result.recommendation or "")
 
 
 def profiled(first: int, last: int, **fields: Any) -> dict[str, Any]:
@@ -129,7 +129,7 @@ def test_without_a_step_the_time_of_the_profile_counts_and_not_that_of_a_log_bes
     log, short = sampled(T0, T0 + 30 * MINUTE), profiled(T0, T0 + 970_000_000)
     result, _ = judged(make_store(sample=log, annotation=ranged(T0, 5), profile_window=[short]))
     assert (result.verdict, result.reason) == (
-        "NotEvaluated", "no step annotations in this run, whose ranges were recorded for 970 ms, not longer than 20 min 00 s",
+        "NotEvaluated", "no step annotations in this run, whose ranges were recorded for 970 ms, not longer than 20 min",
     )  # fmt: skip
     # The time of other processes, and of several profiles together, does not count either.
     windows = [short, profiled(T0 + 5 * MINUTE, T0 + 20 * MINUTE), profiled(T0, T0 + 30 * MINUTE, process=1)]
@@ -195,13 +195,13 @@ def test_only_what_covers_most_of_the_time_is_named_and_only_for_pytorch_its_cac
     late = {"sample": sampled(T0, T0 + 60 * MINUTE), "step": [step(0, T0 + 30 * MINUTE)], "run": [{"name": "r", "framework": framework}]}
     nested = [*ranged(T0 + 20 * MINUTE, 20 * MINUTE), *ranged(T0 + 20 * MINUTE, 20 * MINUTE)]
     advice = judged(make_store(annotation=nested, **late))[0].recommendation or ""
-    assert advice.endswith("the time before the first step took 30 min 00 s, 50.0 % of the run.")
+    assert advice.endswith("the time before the first step took 30 min, 50.0% of the run.")
     assert ("`TORCHINDUCTOR_CACHE_DIR` with torch.compile" in advice) == ("torch.compile" in advice) == keeps
     # Exactly half is not most; a nanosecond more is.
     half = judged(make_store(annotation=ranged(T0 + 15 * MINUTE, 20 * MINUTE), **late))[0].recommendation or ""
     assert "most of it" not in half
     most = judged(make_store(annotation=ranged(T0 + 15 * MINUTE - 1, 20 * MINUTE), **late))[0].recommendation or ""
-    assert most.endswith("50.0 % of the run, most of it in load.")
+    assert most.endswith("50.0% of the run, most of it in load.")
 
 
 def test_an_empty_run_is_not_evaluated(make_store: MakeStore) -> None:
@@ -216,7 +216,7 @@ def test_a_captured_window_says_nothing_of_what_came_before_it(make_store: MakeS
     assert plain_details(result)["measured_from"] == "start of the capture"
     if verdict == "NoIssuesFound":
         assert result.finding == (
-            "The first step began 5.00 s after the start of the capture, within the threshold of 20 min 00 s; what the job did before the"
+            "The first step began 5.00 s after the start of the capture, within the threshold of 20 min; what the job did before the"
             " capture is not known."
         )
     else:

@@ -51,11 +51,11 @@ def test_phases_of_a_run(make_store: MakeStore) -> None:
         ("TRAIN", 300, 3, 30.0), ("EVAL", 100, 1, 10.0), ("other", 600, 0, 60.0),
     ]  # fmt: skip
     assert result.finding == (
-        "From the first step's start to the last one's end, TRAIN took 30 %, EVAL took 10 %; 60 % lies outside of the steps."
+        "From the first step's start to the last one's end, TRAIN took 30%, EVAL took 10%; 60% lies outside of the steps."
     )
-    assert "600 ns of the loop, 60 %" in (result.recommendation or "")
+    assert "600 ns of the loop, 60%" in (result.recommendation or "")
     assert plain_details(result)["notes"] == list(report.framework.notes) == [
-        "60 % of the time from the first to the last step was spent outside of the steps."
+        "60% of the time from the first to the last step was spent outside of the steps."
     ]  # fmt: skip
 
 
@@ -73,7 +73,7 @@ def test_a_one_sided_step_is_noted(make_store: MakeStore, backward: int, *, note
     result, _ = judged(make_store(annotation=[ranged("forward", 0, 100 - backward), ranged("backward", 200, backward)]))
     assert any("backward pass" in note for note in plain_details(result)["notes"]) is noted
     assert result.finding == (
-        f"Of the time in forward, backward, optimizer and data loading, backward took {backward} %, forward took {100 - backward} %."
+        f"Of the time in forward, backward, optimizer and data loading, backward took {backward}%, forward took {100 - backward}%."
     )
     assert result.datapoints == 2
 
@@ -81,7 +81,7 @@ def test_a_one_sided_step_is_noted(make_store: MakeStore, backward: int, *, note
 def test_operators_alone(make_store: MakeStore) -> None:
     host = [{"kind": "operator", "name": "aten::mm", "start_ns": i * 10, "duration_ns": 5} for i in range(4)]
     result, _ = judged(make_store(host_event=host))
-    assert (result.datapoints, result.finding) == (4, "Of the summed times of operators, CPU operators took 100 %.")
+    assert (result.datapoints, result.finding) == (4, "Of the summed times of operators, CPU operators took 100%.")
     assert [(row["name"], row["count"], row["total_ns"]) for row in plain_details(result)["cpu_operators"]] == [("aten::mm", 4, 20)]
 
 

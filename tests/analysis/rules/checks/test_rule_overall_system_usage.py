@@ -44,9 +44,9 @@ def test_quantiles_of_every_machine() -> None:
     }  # fmt: skip
     assert metrics["gpu"]["min"] == metrics["gpu"]["max"] == 50.0
     assert (metrics["network"]["p50"], metrics["network"]["unit"], metrics["gpu"]["derived"]) == (111.0, "B/s", False)
-    assert first["statement"] == "GPUs under-used, likely waiting for the CPU: the 95th percentile of the GPUs is 50 %, of the CPU 95 %."
+    assert first["statement"] == "GPUs under-used, likely waiting for the CPU: the 95th percentile of the GPUs is 50%, of the CPU 95%."
     assert second["statement"] == (
-        "Well used: the 95th percentile of the CPU is 90 %, its median 90 %; this is the whole machine, not the job alone."
+        "Well used: the 95th percentile of the CPU is 90%, its median 90%; this is the whole machine, not the job alone."
     )
     assert outcome.datapoints == 5 * 101
     assert outcome.finding == "2 machines: 1 well used, 1 with GPUs under-used, likely waiting for the CPU."
@@ -56,7 +56,7 @@ def test_one_machine_gets_its_sentence() -> None:
     with sampled(line(0, GPU, 0, [20.0] * 5, start=START) + line(0, CORE, 0, [20.0] * 5, start=START)) as store:
         outcome = judge(store)
     assert outcome.finding == (
-        "m0: Under-utilised: the 95th percentile of the GPUs is 20 %, of the CPU 20 %; a smaller instance would do."
+        "m0: Under-utilized: the 95th percentile of the GPUs is 20%, of the CPU 20%; a smaller instance would do."
     )  # fmt: skip
 
 

@@ -81,7 +81,7 @@ def test_recompilations_cost_the_idle_time_of_devices(make_store: MakeStore) -> 
     assert (rule.verdict, rule.triggered, rule.violations, rule.datapoints) == ("IssuesFound", 1, 2, 2)
     assert rule.finding == (
         "torch.compile recompiles 1 function 2 times after the first 3 steps, which takes 160 ms on the host. Devices have no work for"
-        " 140 ms meanwhile, 14.0 % of the GPU time of the profile (threshold 5.0 %)."
+        " 140 ms meanwhile, 14.0% of the GPU time of the profile (threshold 5%)."
     )
     details = plain_details(rule)
     assert (details["compilations"], details["recompilations"], details["late"], details["compile_ns"]) == (2, 2, 2, 160 * MS)
@@ -151,7 +151,7 @@ def test_without_steps_the_first_recompilation_of_a_function_does_not_count(make
 
 def test_without_devices_the_time_of_the_steps_counts(make_store: MakeStore) -> None:
     (rule,), (finding,) = (lambda all: (all.rules, all.findings))(judged(make_store(**together(steps(), TWICE))))
-    assert "Steps last longer by 160 ms meanwhile, 16.0 % of the time of the steps" in (rule.finding or "")
+    assert "Steps last longer by 160 ms meanwhile, 16.0% of the time of the steps" in (rule.finding or "")
     assert (finding.cost_ns, finding.base) == (160 * MS, "time of the steps")
     rule = judged(make_store(**together(compiled(490, 570, "0/2"), compiled(700, 780, "0/3")))).rules[0]
     assert (rule.verdict, rule.reason) == (

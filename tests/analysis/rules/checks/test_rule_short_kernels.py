@@ -55,8 +55,8 @@ def test_short_runs_and_the_gaps_before_them(make_store: MakeStore) -> None:
         {"name": "mul", "count": 1, "mean_ns": 3000.0, "gap_ns": 5 * US},
     ]
     assert outcome.finding == (
-        "3 of 6 kernel runs were shorter than 10.0 µs (50.0 %, threshold 49.0 %) and the idle gaps before them took 10.0 µs of 100 µs"
-        " (10.0 %, threshold 9.0 %)."
+        "3 of 6 kernel runs were shorter than 10.0 µs (50.0%, threshold 49%) and the idle gaps before them took 10.0 µs of 100 µs"
+        " (10.0%, threshold 9%)."
     )
     assert (outcome.triggered, outcome.datapoints, outcome.windows, outcome.first_ns, outcome.last_ns) == (1, 1, 1, 0, 100 * US)
 
@@ -64,8 +64,8 @@ def test_short_runs_and_the_gaps_before_them(make_store: MakeStore) -> None:
 @pytest.mark.parametrize(
     ("settings", "verdict"),
     [
-        ({"count_threshold": 50, "time_threshold": 9}, "NoIssuesFound"),  # not above 50 %
-        ({"count_threshold": 49, "time_threshold": 10}, "NoIssuesFound"),  # not above 10 %
+        ({"count_threshold": 50, "time_threshold": 9}, "NoIssuesFound"),  # not above 50%
+        ({"count_threshold": 49, "time_threshold": 10}, "NoIssuesFound"),  # not above 10%
         ({"count_threshold": 49.9, "time_threshold": 9.9}, "IssuesFound"),
         ({"short_us": 10.001, "count_threshold": 66, "time_threshold": 12.9}, "IssuesFound"),  # "exact" counts: 4 of 6, 13 µs
         ({"short_us": 3, "count_threshold": 0, "time_threshold": 0}, "NoIssuesFound"),  # none below 3 µs

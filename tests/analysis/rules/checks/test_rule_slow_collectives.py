@@ -85,12 +85,12 @@ def judged(store: Store, **settings: float) -> tuple[RuleResult, Finding | None]
 
 
 def test_far_below_the_link(make_store: MakeStore) -> None:
-    # 400 MB in 4 ms: 100 GB/s, 22.2 % of the 450 GB/s of NVLink
+    # 400 MB in 4 ms: 100 GB/s, 22.2% of the 450 GB/s of NVLink
     result, finding = judged(store_of(make_store, [4000] * 12))
     assert (result.verdict, result.triggered, result.datapoints) == ("IssuesFound", 1, 1)
     assert result.finding == (
-        "All-reduce of 381 MiB in DATA_PARALLEL_GROUP dp0 [0, 1] (2 ranks on 1 node) reaches 100 GB/s, 22.2 % of the 450 GB/s of its NVLink"
-        " (threshold 40.0 %), and is slow in 12 of 12 collectives."
+        "All-reduce of 381 MiB in DATA_PARALLEL_GROUP dp0 [0, 1] (2 ranks on 1 node) reaches 100 GB/s, 22.2% of the 450 GB/s of its NVLink"
+        " (threshold 40%), and is slow in 12 of 12 collectives."
     )
     (group,) = plain_details(result)["groups"]
     assert group["bus_gb_per_s"] == pytest.approx(100)
@@ -120,7 +120,7 @@ def test_far_below_equal_groups(make_store: MakeStore) -> None:
     result, finding = judged(store_of(make_store, fast, [2666] * 12, fast, fast, model="NVIDIA Unheard-of 1"))
     assert (result.verdict, result.triggered, result.datapoints) == ("IssuesFound", 1, 4)
     assert "dp1 [2, 3]" in str(result.finding)
-    assert "50.0 % of the 300 GB/s of 3 equal groups (threshold 70.0 %), and is slow in 12 of 12 collectives." in str(result.finding)
+    assert "50.0% of the 300 GB/s of 3 equal groups (threshold 70%), and is slow in 12 of 12 collectives." in str(result.finding)
     assert finding is not None
     assert (finding.cost_ns, finding.saving_ns, finding.saving_kind) == (24 * 2666 * US, pytest.approx(24 * 1333 * US, abs=30), "predicted")
 
@@ -130,7 +130,7 @@ def test_short_collectives_are_compared_with_equal_groups_only(make_store: MakeS
     fast = [40] * 12
     result, _ = judged(store_of(make_store, fast, [400] * 12, fast, elements=2_000_000))
     assert (result.verdict, result.triggered, result.datapoints) == ("IssuesFound", 1, 3)
-    assert "10.0 % of the 200 GB/s of 2 equal groups (threshold 70.0 %), and is slow in 12 of 12 collectives." in str(result.finding)
+    assert "10.0% of the 200 GB/s of 2 equal groups (threshold 70%), and is slow in 12 of 12 collectives." in str(result.finding)
     assert plain_details(result)["groups"][0]["link_gb_per_s"] is None
     assert judged(store_of(make_store, [400] * 12, elements=2_000_000))[0].verdict == "NotEvaluated"
 
@@ -154,7 +154,7 @@ def test_some_slow_collectives_are_no_slow_group(make_store: MakeStore) -> None:
 def test_advice_for_amd(make_store: MakeStore) -> None:
     # two MI300X have one link of 64 GB/s: 400 MB in 40 ms are 10 GB/s
     result, _ = judged(store_of(make_store, [40_000] * 12, model="AMD Instinct MI300X"))
-    assert "15.6 % of the 64.0 GB/s of its xGMI" in str(result.finding)
+    assert "15.6% of the 64.0 GB/s of its xGMI" in str(result.finding)
     assert "rocm-smi" in str(result.recommendation)
     assert "nvidia-smi" not in str(result.recommendation)
 
@@ -186,7 +186,7 @@ def test_the_link_between_different_gpus_is_unknown(make_store: MakeStore) -> No
 def test_advice_for_pcie(make_store: MakeStore) -> None:
     # 400 MB in 20 ms are 20 GB/s of 64
     result, _ = judged(store_of(make_store, [20_000] * 12, model="NVIDIA H100 PCIe"))
-    assert "31.2 % of the 64.0 GB/s of its PCIe" in str(result.finding)
+    assert "31.2% of the 64.0 GB/s of its PCIe" in str(result.finding)
     assert "--query-gpu=pcie.link.gen.current,pcie.link.width.current" in str(result.recommendation)
     assert "nvlink" not in str(result.recommendation)
 

@@ -56,7 +56,7 @@ def judged(store: Store, **settings: float) -> tuple[RuleResult, Finding | None]
 
 
 def test_a_straggler_is_named(make_store: Callable[..., Store]) -> None:
-    # Four ranks, four steps of 100 + 50; rank 2 computes 130 and waits 20. Median of 100, 100, 100, 130 is 100: 30 % over.
+    # Four ranks, four steps of 100 + 50; rank 2 computes 130 and waits 20. Median of 100, 100, 100, 130 is 100: 30% over.
     even, slow = [(100, 50)] * 4, [(130, 20)] * 4
     result, finding = judged(make_store(names=NAMES, **job(even, even, slow, even)))
     assert (result.verdict, result.triggered, result.violations, result.datapoints) == ("IssuesFound", 1, 4, 4)
@@ -70,7 +70,7 @@ def test_a_straggler_is_named(make_store: Callable[..., Store]) -> None:
     assert [rank["straggler"] for rank in plain_details(result)["ranks"]] == [False, False, True, False]
     assert [rank["confirmed"] for rank in plain_details(result)["ranks"]] == [None, None, True, None]
     assert result.finding == (
-        "Rank 2, node-1 GPU 0 computes 30 ns per step (30.0 %) longer than the median of 4 ranks (threshold 10.0 %) and exceeds the"
+        "Rank 2, node-1 GPU 0 computes 30 ns per step (30.0%) longer than the median of 4 ranks (threshold 10%) and exceeds the"
         " threshold in 4 of 4 steps. The others spend 30 ns more per step in collectives."
     )
     assert finding is not None
@@ -81,7 +81,7 @@ def test_a_straggler_is_named(make_store: Callable[..., Store]) -> None:
     assert finding.cost_percent == pytest.approx(100 * 360 / (4 * 3150))
     assert result.recommendation is not None
     assert result.recommendation.startswith("Check the clock, temperature and power of node-1 GPU 0")
-    assert "30.0 % longer than the same kernels" in result.recommendation
+    assert "30.0% longer than the same kernels" in result.recommendation
 
 
 @pytest.mark.parametrize(("computes", "verdict"), [(110, "NoIssuesFound"), (111, "IssuesFound")])
@@ -158,7 +158,7 @@ def test_without_collectives_nothing_is_confirmed(make_store: Callable[..., Stor
     result, _ = judged(make_store(names=NAMES, **job(even, even, [(130, 0)] * 2)))
     assert result.verdict == "NotEvaluated"
     assert result.reason is not None
-    assert result.reason.startswith("rank 2, node-1 GPU 0 computes 30.0 % longer than the median of the ranks, but")
+    assert result.reason.startswith("rank 2, node-1 GPU 0 computes 30.0% longer than the median of the ranks, but")
     assert plain_details(result)["ranks"][2]["confirmed"] is None
     assert judged(make_store(names=NAMES, **job(even, even, even)))[0].verdict == "NoIssuesFound"
 
@@ -168,7 +168,7 @@ def test_few_steps_accuse_no_rank(make_store: Callable[..., Store]) -> None:
     result, finding = judged(make_store(names=NAMES, **job(even, even, slow, even)))
     assert (result.verdict, finding) == ("NotEvaluated", None)
     assert result.reason == (
-        "3 of at least 4 steps needed: rank 2, node-1 GPU 0 computes 30.0 % longer than the median of its peers, which can be chance in"
+        "3 of at least 4 steps needed: rank 2, node-1 GPU 0 computes 30.0% longer than the median of its peers, which can be chance in"
         " fewer steps"
     )
     assert judged(make_store(names=NAMES, **job(even, even, even, even)))[0].verdict == "NoIssuesFound"
@@ -259,7 +259,7 @@ def test_without_the_planted_problems_nothing_is_found(tmp_path_factory: pytest.
 def test_of_two_ranks_the_difference_is_told(make_store: Callable[..., Store]) -> None:
     # 100 and 130: the median is 115, 15 below the slow one, which is 30 longer than the other.
     result, _ = judged(make_store(names=NAMES, **job([(100, 50)] * 4, [(130, 20)] * 4)))
-    assert "computes 15 ns per step (13.0 %) longer than the median of 2 ranks (30 ns longer than the other; threshold 10.0 %)" in str(
+    assert "computes 15 ns per step (13.0%) longer than the median of 2 ranks (30 ns longer than the other; threshold 10%)" in str(
         result.finding
     )
 
@@ -287,7 +287,7 @@ def test_heat_that_slows_a_device_is_evidence(make_store: Callable[..., Store]) 
         for time in range(0, 4000, 500)
     ]
     result, _ = judged(make_store(names=NAMES, sample=reasons, **job(even, even, slow, even)))
-    assert str(result.recommendation).endswith(" Heat slowed it down in 37.5 % of the sampled time.")
+    assert str(result.recommendation).endswith(" Heat slowed it down in 37.5% of the sampled time.")
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ def test_blocked_while_the_device_is_idle(make_store: MakeStore) -> None:
             **UNKNOWN,
         },
     ]
-    assert outcome.finding == "Blocking calls of the host caused 80 ns of idle time in 500 ns of the GPU (16.0 %, threshold 10.0 %)."
+    assert outcome.finding == "Blocking calls of the host caused 80 ns of idle time in 500 ns of the GPU (16.0%, threshold 10%)."
     assert outcome.recommendation is not None
     assert outcome.recommendation.startswith("Remove `.item()`")
     (finding,) = report(store).findings
@@ -137,7 +137,7 @@ def test_a_process_blocks_for_all_its_devices_and_for_no_others(make_store: Make
     outcome = judge(store)
     devices = plain_details(outcome)["devices"]
     assert [(device["rank"], device["device"], device["blocked_idle_ns"]) for device in devices] == [(0, 0, 50), (0, 1, 10), (1, 2, 0)]
-    assert [device["issue"] for device in devices] == [True, False, False]  # 50 %, exactly 10 %, none
+    assert [device["issue"] for device in devices] == [True, False, False]  # 50%, exactly 10%, none
     assert [(call["count"], call["time_ns"], call["blocked_idle_ns"]) for call in plain_details(outcome)["calls"]] == [(1, 60, 50)]
     assert report(store).findings[0].where == "rank 0, host-0 GPU 0"
 
@@ -275,5 +275,5 @@ def test_an_engine_reads_the_results_of_each_iteration(make_store: MakeStore, ra
     assert words in (finding.recommendation or "")
     assert absent not in (finding.recommendation or "")
     assert finding.title == (
-        "Remove synchronisations from the loop" if "Optimizer" in ranges[0] else "Overlap the host's work with the devices"
+        "Remove synchronizations from the loop" if "Optimizer" in ranges[0] else "Overlap the host's work with the devices"
     )

@@ -32,7 +32,7 @@ def report(*findings: Finding, kind: str = "training", frameworks: tuple[str, ..
         (report(finding("", "Run forward and loss under it."), kind="inference"), "'loss' in a run of inference"),
         (report(finding("", "Fuse with `torch.compile`."), frameworks=("torch.compile",)), "torch.compile, which is in use"),
         (report(finding("", "Use `torch.cuda.CUDAGraph`."), frameworks=("CUDA graphs",)), "CUDA graphs, which are in use"),
-        (report(finding("", "", cost=1.0), finding("", "", rank=2)), "worth 1.0 % before"),
+        (report(finding("", "", cost=1.0), finding("", "", rank=2)), "worth 1.0% before"),
     ],
 )
 def test_the_check_finds_contradictions(wrong: Report, words: str) -> None:

@@ -39,7 +39,7 @@ BEGIN = "from smdebug.rules.rule import Rule\nfrom smdebug.exceptions import Rul
 def sampled(make_store: MakeStore, minutes: int = 4, **tables: Any) -> Store:
     """Sample two GPUs of a node every 10 s, from 20 s after the full minute.
 
-    GPU 0 has its number of sample, GPU 1 always 50 %."""
+    GPU 0 has its number of sample, GPU 1 always 50%."""
     rows = []
     for number in range(minutes * 6 - 2):
         at = ORIGIN + (20 + 10 * number) * SECOND
@@ -122,7 +122,7 @@ def test_a_rule_file_is_asked_window_by_window(make_store: MakeStore, tmp_path: 
     assert result.details["windows"] == [
         {"index": i, "start_ns": ORIGIN + 60 * i * SECOND, "end_ns": ORIGIN + 60 * (i + 1) * SECOND} for i in (2, 3)
     ]
-    assert result.finding == "Mine triggered in 2 of 4 evaluation windows of 1 min 00 s."
+    assert result.finding == "Mine triggered in 2 of 4 evaluation windows of 1 min."
     assert result.checks == "GPUs above a limit."
     assert result.parameters == {"limit": 10, "scan_interval_us": 60_000_000}
     assert [(row.name, row.value, row.default, row.changed) for row in result.parameter_table] == [
@@ -325,7 +325,7 @@ def test_files_that_cannot_be_read(make_store: MakeStore, tmp_path: Path) -> Non
         ({"limit": "much"}, "ValueError: could not convert string to float: 'much' (my_rule.py, line 13)"),
         ({"scan_interval_us": 0}, "ValueError: scan_interval_us must be a positive integer!"),
         ({"scan_interval_us": "often"}, "ValueError: scan_interval_us must be a number"),
-        ({"scan_interval_us": 1}, "ValueError: scan_interval_us=1 makes 230 000 002 windows of this run; at most 1 000 000 are evaluated"),
+        ({"scan_interval_us": 1}, "ValueError: scan_interval_us=1 makes 230,000,002 windows of this run; at most 1,000,000 are evaluated"),
     ],
 )
 def test_wrong_parameters_of_a_rule_file(parameters: dict[str, Any], reason: str, make_store: MakeStore, tmp_path: Path) -> None:

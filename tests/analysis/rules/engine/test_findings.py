@@ -72,7 +72,7 @@ def test_a_title_has_no_full_stop_and_a_share_is_at_most_all_of_the_time() -> No
 
 
 def test_a_saving_ranks_before_a_larger_cost() -> None:
-    """A cost of 60 % with a saving of 10 % is worth 10 %, predicted or not."""
+    """A cost of 60% with a saving of 10% is worth 10%, predicted or not."""
     cases = (issue("predicted", cost(60, saving=10, predicted=True)), issue("bound", cost(50, saving=5)), issue("cost", cost(20)))
     assert [name for name, _ in order(*cases)] == ["cost", "predicted", "bound"]
 
@@ -82,15 +82,15 @@ def test_a_saving_below_two_percent_is_small_whatever_the_cost() -> None:
 
 
 def test_a_cause_outranks_what_it_explains() -> None:
-    """Waits of 50 % are explained by a cause that would save 30 %.
+    """Waits of 50% are explained by a cause that would save 30%.
 
-    The cause takes their place before 40 %."""
+    The cause takes their place before 40%."""
     waits, cause, else_ = issue("waits", cost(50)), issue("cause", cost(30, saving=30, predicted=True), ("waits",)), issue("e", cost(40))
     assert order(waits, cause, else_) == [("cause", None), ("e", None), ("waits", "cause")]
 
 
 def test_a_cause_of_too_little_explains_nothing() -> None:
-    """Of 40 % of waits a cause of 9.9 % is less than a quarter, one of 10 % is not."""
+    """Of 40% of waits a cause of 9.9% is less than a quarter, one of 10% is not."""
     waits = issue("waits", cost(40))
     assert order(waits, issue("cause", cost(9.9), ("waits",))) == [("waits", None), ("cause", None)]
     assert order(waits, issue("cause", cost(10), ("waits",))) == [("cause", None), ("waits", "cause")]
@@ -109,7 +109,7 @@ def test_a_fine_rule_explains_nothing() -> None:
 
 
 def low(device: int, unused: float, **more: Any) -> dict[str, Any]:
-    row = {"node": "m0", "device": device, "triggered": 1, "state": "under-utilised", "pattern": "whole run", "samples": 1000}
+    row = {"node": "m0", "device": device, "triggered": 1, "state": "under-utilized", "pattern": "whole run", "samples": 1000}
     return {**row, "unused_samples": unused * 1000, **more}
 
 
@@ -121,8 +121,8 @@ def bound(device: int, host_wait: int, *, issue: bool = True, percent: float = 0
 @pytest.mark.parametrize(
     ("waits", "explained"),
     [
-        ([bound(0, 300), bound(1, 200)], True),  # 0.3 + 0.2 of 0.5 + 0.4 idle: 56 %
-        ([bound(0, 300), bound(1, 140)], False),  # 49 %
+        ([bound(0, 300), bound(1, 200)], True),  # 0.3 + 0.2 of 0.5 + 0.4 idle: 56%
+        ([bound(0, 300), bound(1, 140)], False),  # 49%
         ([bound(0, 900), bound(1, 0)], True),  # no device covers more than its own idle time: 0.5 of 0.9
         ([bound(0, 400), bound(1, 400, issue=False)], False),  # a device without the issue counts for nothing: 0.4 of 0.9
     ],
@@ -198,7 +198,7 @@ def test_a_straggler_explains_a_load_that_differs_by_less_than_it_costs() -> Non
 
 
 def test_a_straggler_explains_idle_time_of_others_without_work_of_their_host() -> None:
-    """Devices 0 and 1 are idle for 40 %; the straggler costs 50 %."""
+    """Devices 0 and 1 are idle for 40%; the straggler costs 50%."""
     slow = {"node": "m0", "rank": 5, "pid": 1, "device": 5, "straggler": True}
     cases = (
         ("nothing recorded", slow, True, True),
@@ -214,7 +214,7 @@ def test_a_straggler_explains_idle_time_of_others_without_work_of_their_host() -
 
 
 def test_host_waits_explain_gaps_before_short_kernels() -> None:
-    """Host waits of 15 % of the span are half of gaps of 30 %."""
+    """Host waits of 15% of the span are half of gaps of 30%."""
     short = built_in("ShortKernels", cost(30), devices=[{**bound(0, 0), "gap_percent": 30.0}])
     for waits, cause in ((300, "HostBound"), (150, "HostBound"), (149, None)):
         ranked = order(short, built_in("HostBound", cost(20), devices=[bound(0, waits)], first_use=None))
@@ -230,7 +230,7 @@ def test_a_pause_explains_blocking_calls_before_which_the_device_runs_empty() ->
 
 @pytest.mark.parametrize("rule", ["SyncBound", "IOBottleneck", "Dataloader"])
 def test_each_cause_of_idle_time_explains_low_utilization(rule: str) -> None:
-    """The GPUs are idle for 50 %, and each cause covers 30 % of the time."""
+    """The GPUs are idle for 50%, and each cause covers 30% of the time."""
     general = built_in("LowGPUUtilization", cost(50), devices=[low(0, 0.5)])
     details: dict[str, dict[str, Any]] = {
         "SyncBound": {"devices": [bound(0, 0, percent=30.0)]},

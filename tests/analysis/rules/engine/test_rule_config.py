@@ -343,7 +343,7 @@ def test_profiler_report_runs_the_documented_rules_with_its_values() -> None:
     assert (chosen["CPUBottleneck"]["patience"], chosen["CPUBottleneck"].changed) == (100, ())
 
 
-def test_rules_run_in_the_order_of_the_catalogue_once_each() -> None:
+def test_rules_run_in_the_order_of_the_catalog_once_each() -> None:
     assert names("hostbound", rule_configs.BatchSize(), "CPUBottleneck", "cpubottleneck") == ["CPUBottleneck", "BatchSize", "HostBound"]
     assert not selection(["CPUBottleneck"]).summarized
     assert [chosen.rule.name for chosen in selection("profilerreport").rules] == ORDER  # type: ignore[arg-type]

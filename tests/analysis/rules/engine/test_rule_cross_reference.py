@@ -34,7 +34,7 @@ def referred(**outcomes: Outcome) -> dict[str, str | None]:
 
 
 def low(node: str, device: int, **more: Any) -> dict[str, Any]:
-    return {"node": node, "device": device, "triggered": 1, "state": "under-utilised", "pattern": "whole run", **more}
+    return {"node": node, "device": device, "triggered": 1, "state": "under-utilized", "pattern": "whole run", **more}
 
 
 LOAD = "Load further ahead (more `num_workers`)."
@@ -48,7 +48,7 @@ def loaders(issue: bool) -> Outcome:
 @pytest.mark.parametrize(
     ("share", "end"),
     [
-        (6.25, "look at the storage (IOBottleneck: a core of m0 waits for I/O in 6.2 % of the snapshots while a GPU is low)."),
+        (6.25, "look at the storage (IOBottleneck: a core of m0 waits for I/O in 6.2% of the snapshots while a GPU is low)."),
         (0.0, "look at decoding and augmentation."),
         (None, "look at decoding and augmentation."),
     ],
@@ -57,7 +57,7 @@ def test_enough_loaders_are_said(share: float | None, end: str) -> None:
     waits = outcome(FINE, nodes=[{"node": "m0", "issue": False, "bottleneck_percent": share}])
     outcomes = referred(StepOutlier=outcome(recommendation=LOAD), Dataloader=loaders(False), IOBottleneck=waits)
     assert outcomes["StepOutlier"] == (
-        f"{LOAD} Leave `num_workers` as it is: Dataloader finds 16 loader processes, 100.0 % of the cores of m0, so loading itself"
+        f"{LOAD} Leave `num_workers` as it is: Dataloader finds 16 loader processes, 100% of the cores of m0, so loading itself"
         f" is slow: {end}"
     )
     assert referred(StepOutlier=outcome(), Dataloader=loaders(False), IOBottleneck=waits)["StepOutlier"] == "Do it."
@@ -66,8 +66,7 @@ def test_enough_loaders_are_said(share: float | None, end: str) -> None:
 def test_a_wrong_number_of_loaders_comes_first() -> None:
     outcomes = referred(StepOutlier=outcome(recommendation=LOAD), Dataloader=loaders(True))
     assert (
-        outcomes["StepOutlier"]
-        == f"{LOAD} For `num_workers` follow Dataloader, which finds loader processes for 100.0 % of the cores of m0."
+        outcomes["StepOutlier"] == f"{LOAD} For `num_workers` follow Dataloader, which finds loader processes for 100% of the cores of m0."
     )
 
 
@@ -88,11 +87,9 @@ def test_two_definitions_of_well_used_are_told_apart() -> None:
         return outcome(FINE, nodes=[{"node": node, "statement": statement, "metrics": []}])
 
     gpu = outcome(devices=[low("m0", 1)])
-    text = referred(LowGPUUtilization=gpu, OverallSystemUsage=usage("m0", "Well used: the median of the GPUs is 88 %."))[
-        "LowGPUUtilization"
-    ]
+    text = referred(LowGPUUtilization=gpu, OverallSystemUsage=usage("m0", "Well used: the median of the GPUs is 88%."))["LowGPUUtilization"]
     assert str(text).startswith("Do it. OverallSystemUsage calls such machines well used")
-    for fields in (usage("m1", "Well used: it is."), usage("m0", "Under-utilised: it is."), usage("m0", None)):
+    for fields in (usage("m1", "Well used: it is."), usage("m0", "Under-utilized: it is."), usage("m0", None)):
         assert referred(LowGPUUtilization=gpu, OverallSystemUsage=fields)["LowGPUUtilization"] == "Do it."
 
 

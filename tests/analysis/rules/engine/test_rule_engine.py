@@ -30,6 +30,6 @@ def test_a_rule_that_raises_is_an_error_and_stops_no_other(
     assert (results[rule.name].verdict, results[rule.name].reason) == ("Error", "ZeroDivisionError: nothing to divide by")
     assert [name for name, result in results.items() if result.verdict == "Error"] == [rule.name]
     assert len(results) == len(RULES) + 1  # ProfilerReport
-    # 1,200 samples at 50 %: the other rule evaluates them anyway.
+    # 1,200 samples at 50%: the other rule evaluates them anyway.
     if rule is not LowGPUUtilization:
         assert results["LowGPUUtilization"].verdict == "IssuesFound"

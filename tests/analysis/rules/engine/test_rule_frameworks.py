@@ -139,10 +139,10 @@ TRACED: dict[str, tuple[str, dict[str, float], dict[str, Any], tuple[str, str, s
         },
         ("torch.autocast", 'set_global_policy("mixed_float16")', "jnp.float16"),
     ),
-    "synchronised": (
+    "synchronized": (
         "SyncBound", {}, waited("sync", "cudaStreamSynchronize"), ("`.item()`, `.cpu()`", "`.numpy()`", "np.asarray"),
     ),
-    "synchronised device": (
+    "synchronized device": (
         "SyncBound", {}, waited("sync", "cudaDeviceSynchronize"), ("torch.cuda.synchronize()", "sync_devices()", "block_until_ready()"),
     ),
     "slow loading": ("StepOutlier", {"n_outliers": 0.5}, outlier("loader"), ("prefetch_factor", "tf.data", "batches put on the device")),
@@ -156,7 +156,7 @@ TRACED: dict[str, tuple[str, dict[str, float], dict[str, Any], tuple[str, str, s
         },
         ("on a stream of its own", "CommunicationOptions", "latency_hiding_scheduler"),
     ),
-    "initialisation": (
+    "initialization": (
         "MaxInitializationTime", {},
         {
             "step": [{**STEPS[0], "host_start_ns": START + 3000 * SECOND}],

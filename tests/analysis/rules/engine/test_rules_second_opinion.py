@@ -199,8 +199,8 @@ def reasons(folder: Path, settings: Mapping[str, Any]) -> dict[str, tuple[str, s
         (
             (GPU, SECOND_GPU),
             {
-                **dict.fromkeys(("LowGPUUtilization", "BatchSize", "CPUBottleneck", "IOBottleneck"), "no GPU utilisation in this run"),
-                "LoadBalancing": "no GPU utilisation in this run",
+                **dict.fromkeys(("LowGPUUtilization", "BatchSize", "CPUBottleneck", "IOBottleneck"), "no GPU utilization in this run"),
+                "LoadBalancing": "no GPU utilization in this run",
             },
         ),
     ],
@@ -244,7 +244,7 @@ def test_what_equals_a_threshold_is_neither_below_nor_above_it(tmp_path: Path) -
         "CPUBottleneck_gpu_threshold": 69, "GPUMemoryIncrease_window": 25, "GPUMemoryIncrease_increase": 20,
     }  # fmt: skip
     actual = reasons(tmp_path, settings)
-    # Half of the snapshots are low (69 < 70) with I/O wait above 50 %, less the 25 at 89 %: 45 %, not more than 50 %.
+    # Half of the snapshots are low (69 < 70) with I/O wait above 50%, less the 25 at 89%: 45%, not more than 50%.
     for rule in ("LowGPUUtilization", "IOBottleneck", "CPUBottleneck", "GPUMemoryIncrease"):
         assert actual[rule] == ("NoIssuesFound", None), rule
     assert actual["BatchSize"] == ("NoIssuesFound", None)

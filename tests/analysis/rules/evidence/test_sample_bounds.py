@@ -50,7 +50,7 @@ def test_equal_loads_rarely_differ(threshold: float, name: str) -> None:
 
 
 def test_the_bound_is_not_far_too_high() -> None:
-    """With a tenth less samples of an even distribution 1 % of the runs have an alarm."""
+    """With a tenth less samples of an even distribution 1% of the runs have an alarm."""
     for threshold in (0.5, 0.24):
         assert alarms(int(0.9 * samples_for_distance(threshold, BINS, 1)), threshold, EVEN) > FALSE_ALARM
 
@@ -78,7 +78,7 @@ def test_the_bounds_of_the_documents() -> None:
 
 
 def test_a_quantile_rarely_misses_a_healthy_device() -> None:
-    """The p95 of a device that is above the threshold for 10 % of the time."""
+    """The p95 of a device that is above the threshold for 10% of the time."""
     rng = np.random.default_rng(11)
 
     def missed(count: int) -> float:
@@ -116,7 +116,7 @@ def binomial(count: int, share: float, least: int) -> float:
 
 
 def test_counts_of_the_documents() -> None:
-    """The defaults of the rules keep false alarms below 1 %."""
+    """The defaults of the rules keep false alarms below 1%."""
     assert binomial(101, 0.35, 51) < 0.001
     assert binomial(5, 0.1, 3) < FALSE_ALARM < binomial(4, 0.1, 2)
     for ranks, steps in ((2, 4), (8, 4), (64, 8), (1024, 10)):
@@ -136,7 +136,7 @@ def deviations(ranks: int, steps: int, seed: int, slow: float = 0.0) -> pl.DataF
 @pytest.mark.parametrize(("ranks", "steps"), [(2, 5), (4, 6), (16, 8), (64, 5)])
 def test_work_that_varies_makes_no_rank_persistent(ranks: int, steps: int) -> None:
     alarms = sum(bool(persistent(deviations(ranks, steps, seed))) for seed in range(300))
-    assert alarms <= 9  # 1 % of 300 are 3; 9 or more have a probability of 0.4 %
+    assert alarms <= 9  # 1% of 300 are 3; 9 or more have a probability of 0.4%
 
 
 @pytest.mark.parametrize(("ranks", "steps", "slow"), [(2, 12, 1.0), (4, 8, 1.0), (16, 12, 0.8)])
