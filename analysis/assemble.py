@@ -35,7 +35,9 @@ from .rules.engine.engine import evaluate
 from .rules.engine.selection import Selection, select
 from .rules.evidence.run_data import RunData
 from .run import run_info
+from .run.actions import actions
 from .run.code_coverage import coverage_notes
+from .run.job_strip import job_strip
 from .run.summary import summary
 from .run.summary_data import SummaryData
 from .steps.breakdown import step_breakdown
@@ -110,6 +112,7 @@ def _report(store: Store, options: Options) -> Report:
         operator_calls=operator_calls(store, data.operator_work, data.kernel_groups, data.sites),
         gpu_time=gpu_time(store, data.whole_devices),
     )
+    report = replace(report, job_strip=job_strip(store, report), actions=actions(report))
     page = SummaryData(report, data.whole_devices, _loader_recorded(data), _traced(store))
     return replace(report, summary=summary(page))
 

@@ -55,7 +55,7 @@ def summary(report: Report, written: Mapping[str, Path]) -> dict[str, Any]:
         "run": report.run.name,
         "status": report.run.status,
         "headline": report.summary.headline,
-        "figures": {tile.key: {"value": tile.number, "unit": tile.unit, "text": tile.value} for tile in report.summary.tiles},
+        "figures": {tile.key: {"value": tile.number, "unit": tile.unit, "text": tile.value} for tile in report.summary.figures},
         "rules": {result.rule: result.verdict for result in report.rules},
         "rule_counts": _counts(report),
         "findings": [dataclasses.asdict(finding) for finding in report.findings],

@@ -345,7 +345,7 @@ def _written(text: str, task: Task) -> str:
 
 def figures(report: Report) -> dict[str, Any]:
     """Return a report's fields of a Row (docs/definitions.md), None if unknown."""
-    tiles = {tile.key: tile.number for tile in report.summary.tiles}
+    tiles = {tile.key: tile.number for tile in report.summary.figures}
     used = [device for device in report.devices if device.used]
     ranks = {process.rank for process in report.processes if process.rank is not None}
     steps = main_steps(report.steps.steps)

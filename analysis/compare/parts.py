@@ -185,5 +185,5 @@ def _loading_recorded(report: Report) -> bool:
     """
     if any(part.mean_ns.get(LOADING) for part in report.steps.parts):
         return True
-    tile = next((tile for tile in report.summary.tiles if tile.key == "data_loading"), None)
+    tile = next((tile for tile in (*report.summary.figures, *report.summary.tiles) if tile.key == "data_loading"), None)
     return tile is None or tile.number is not None

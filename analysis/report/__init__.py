@@ -6,6 +6,7 @@ from .causes import *  # noqa: F403
 from .collectives import *  # noqa: F403
 from .details import *  # noqa: F403
 from .device import *  # noqa: F403
+from .first_page import *  # noqa: F403
 from .framework import *  # noqa: F403
 from .machine import *  # noqa: F403
 from .model import *  # noqa: F403

@@ -29,6 +29,7 @@ from .device import (
     Precision,
 )
 from .efficiency import Efficiency
+from .first_page import Actions, JobStrip
 from .framework import Annotations, Framework
 from .json_text import json_text
 from .machine import CounterSeries, GpuMemory, SystemUsage
@@ -95,6 +96,8 @@ class Report:
     efficiency: Efficiency | None = None
     operator_calls: OperatorCalls = field(default=OperatorCalls())
     gpu_time: GpuTime | None = None  # of all GPUs; None without GPU activity
+    job_strip: JobStrip | None = None  # None if nothing is known beyond the profile window
+    actions: Actions | None = None  # None without findings
     schema_version: int = field(default=SCHEMA_VERSION)
 
     def to_dict(self) -> dict[str, Any]:

@@ -88,8 +88,8 @@ class Tile:
     """One of the figures at the top of the first page: a label, its value, and a second line. Text is ready to show; ``number`` is the
     value for programs (``unit``: percent or ns), None if it is not known."""
 
-    # gpu_busy, step_time, exposed_communication, data_loading, lower_precision; in a run without a GPU `cpu_utilisation`, longest_step and
-    # main_memory replace the first, third and fifth
+    # gpu_utilization, gpu_busy, cpu_utilization, step_time, iteration_time, tokens_per_s, exposed_communication, data_loading, copies, mfu,
+    # gpu_memory_peak, lower_precision, longest_step, main_memory
     key: str
     label: str
     value: str
@@ -101,12 +101,15 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The first page: one sentence, and the tiles."""
+    """The first page: the headline, and at most four tiles, all known. ``figures``: all figures, for programs; those that are not known
+    have the reason as their second line. ``caveats``: limits of the recording that weaken the conclusions."""
 
     headline: str
-    subtitle: str  # "2 nodes x 4 H100 · PyTorch 2.13 · 18 min 42 s"
+    subtitle: str  # "8 × H100 80GB, 2 nodes · PyTorch 2.13 · 18 min 42 s · completed · data: complete"
     tiles: tuple[Tile, ...]
     warnings: tuple[str, ...]  # "partial: rank 5 cut off", "times are relative"
+    figures: tuple[Tile, ...] = ()
+    caveats: tuple[str, ...] = ()  # "Only rank 3 of 8 ranks was captured: ..."
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
+from ..report.device import DeviceTime
 from ..report.modules import ModuleCoverage
 from ..report.run import Note
+from ..report.steps import WorkOutsideSteps
 from ..toolkit import wording
 
 _LOW_PERCENT: Final = 80.0  # below it, figures by operator and module leave out too much to go unmentioned
@@ -14,11 +17,23 @@ _WHY: Final = (
 )
 
 
-def unattributed(coverage: ModuleCoverage | None) -> str:
-    """Report the share of device time without operator and module, if large; else ""."""
-    if coverage is None or coverage.attributed_percent is None or coverage.attributed_percent >= _LOW_PERCENT:
+def unattributed(coverage: ModuleCoverage | None, before_percent: float = 0.0) -> str:
+    """Report the share of device time without operator and module, if large; else "".
+
+    ``before_percent``: the share that was launched before the profile began and is not to be reported."""
+    if coverage is None or coverage.attributed_percent is None or coverage.attributed_percent + before_percent >= _LOW_PERCENT:
         return ""
     return f"{wording.whole_percent(100 - coverage.attributed_percent)} of the device time has no known operator or module."
+
+
+def before_profile_percent(breakdown: Sequence[DeviceTime], outside: Sequence[WorkOutsideSteps]) -> float:
+    """Return the share of the busy time that was launched before the profile began.
+
+    That is work before the first step whose launch is not in the trace: the end of a step that was not recorded. It has no operator."""
+    busy = sum(device.busy_ns for device in breakdown)
+    before = sum(work.busy_ns for work in outside if work.when == "before")
+    unlinked = sum(device.busy_ns - device.linked_busy_ns for device in breakdown)
+    return 100 * max(0, min(before, unlinked)) / busy if busy else 0.0
 
 
 def coverage_notes(coverage: ModuleCoverage) -> tuple[Note, ...]:

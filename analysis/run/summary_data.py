@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
+from ..causes.iterations import FORWARD
 from ..causes.program import INFERENCE
+from ..compare.utilization import sampled_mean
 from ..report.causes import IterationKind
 from ..report.device import DeviceTime
 from ..report.machine import MetricUsage
@@ -35,8 +37,35 @@ class SummaryData:
 
     @property
     def main_iterations(self) -> IterationKind | None:
-        """The kind of iterations with the largest total time; None without any."""
-        return max(self.report.iteration_kinds, key=lambda kind: kind.count * kind.median_ns, default=None)
+        """The kind of iterations with the largest total time; None without any.
+
+        A forward pass whose tokens are unknown is only a range on the host; if its steps are timed on the device, these count instead.
+        """
+        main = max(self.report.iteration_kinds, key=lambda kind: kind.count * kind.median_ns, default=None)
+        steps = any(step.on_device for step in self.report.steps.steps)
+        return None if main is not None and main.kind == FORWARD and main.tokens_per_s is None and steps else main
+
+    @property
+    def gpu_mean(self) -> float | None:
+        """Mean of the sampled GPU utilization over time and nodes; None without samples."""
+        return sampled_mean(self.report, "gpu")
+
+    @property
+    def cpu_mean(self) -> float | None:
+        """Mean of the sampled CPU utilization over time and nodes; None without samples."""
+        return sampled_mean(self.report, "cpu")
+
+    @property
+    def window_ns(self) -> int:
+        """Length of the profile window, from the first to the last event of any device."""
+        if not self.breakdown:
+            return 0
+        return max(device.first_ns + device.span_ns for device in self.breakdown) - min(device.first_ns for device in self.breakdown)
+
+    @property
+    def gpus(self) -> str:
+        """Words for the GPUs: "The GPU", "GPUs"."""
+        return "GPUs" if len(self.breakdown or [device for device in self.report.devices if device.used]) > 1 else "The GPU"
 
     @property
     def span_ns(self) -> int:
@@ -63,14 +92,6 @@ class SummaryData:
         return [usage for usage in self.report.system_usage.nodes if usage.metric == metric]
 
 
-def median_range(usages: Sequence[MetricUsage]) -> str:
-    """Word the medians of the nodes: "40%", "20–60%, depending on the node"."""
-    low, high = min(usage.p50 for usage in usages), max(usage.p50 for usage in usages)
-    if wording.whole_percent(low) == wording.whole_percent(high):
-        return wording.whole_percent(low)
-    return f"{low:.0f}–{wording.whole_percent(high)}, depending on the node"
-
-
-def p95_text(usages: Sequence[MetricUsage]) -> str:
-    """Word the highest p95 of the nodes: "97%", "up to 97%"."""
-    return f"{'up to ' if len(usages) > 1 else ''}{wording.whole_percent(max(usage.p95 for usage in usages))}"
+def brief_percent(value: float) -> str:
+    """Format a share for a headline or tile with two or three digits: 59%, 4.3%."""
+    return wording.whole_percent(value) if value == 0 or value >= 10 else wording.percent(value)

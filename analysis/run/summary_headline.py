@@ -1,4 +1,8 @@
-"""Headline of a report: GPU activity and its largest loss, or what is known of a run without GPU activity."""
+"""Headline of a report: the utilization, the largest losses, and what else is known of the run.
+
+The pattern is "[metric] [value]; [largest losses] [share] ([location])", in at most two sentences of large type. The losses are those of
+the findings, on the base of the recommended actions; without findings, the largest part of the time that is not computation.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +13,23 @@ from ..causes.program import program_words
 from ..device.time_breakdown import WORTH_NAMING_PERCENT, only_copied
 from ..framework.host_records import host_records
 from ..report.device import DeviceTime
+from ..report.first_page import Action
 from ..report.rules import SMALL_PERCENT, Finding
 from ..report.steps import Steps
 from ..report.work_details import RecompilesDetails
 from ..toolkit import wording
-from .code_coverage import unattributed
-from .summary_data import SummaryData, median_range
+from .actions import OF_RUN, OF_WINDOW, worth
+from .code_coverage import before_profile_percent, unattributed
+from .losses import loss
+from .summary_data import SummaryData, brief_percent
 from .summary_steps import data_loading, loading_basis, longest_step, profiled_left_out, spread, uneven_processes
 from .summary_warnings import CUT, UNREAD, missing_part
 
 _UNEVEN_POINTS: Final = 3.0  # percentage points between ranks from which the headline names them
 _FAR: Final = 3.0  # longest step / median step from which the headline of a run without GPU activity names the step
-_WINDOW: Final = 1.5  # job / profiled time above which the profile is a window of the job
+_MOST_LOSSES: Final = 2
 _MISSING: Final = {CUT: "A file was cut off: what followed is missing.", UNREAD: "What could not be read was left out."}
+_OF: Final = {OF_RUN: "of the run", OF_WINDOW: "of the window"}
 
 
 def headline(data: SummaryData) -> str:
@@ -29,24 +37,22 @@ def headline(data: SummaryData) -> str:
     missing = missing_part(data.report.run, data.report.data_quality)
     traced = len(data.report.processes) if data.traced is None else data.traced
     records = host_records(data.report.python_profile, data.report.framework.collectives)
-    cpu = data.samples("cpu")
-    if data.span_ns:
-        sentences = _of_gpu_activity(data)
-    elif data.gpu_samples:
-        sentences = _of_gpu_samples(data)
+    cpu = data.cpu_mean
+    cpu_sentence = f"CPU utilization averaged {brief_percent(cpu)}." if cpu is not None else ""
+    if data.span_ns or data.gpu_samples:
+        sentences = _of_gpus(data)
     elif records and not data.report.steps.steps:
         sentences = [*records, f"No GPU activity and no steps in this run, {wording.plural(traced, 'process', 'processes')} traced."]
-        sentences += [f"CPU utilization was {median_range(cpu)} (median of the samples)."] if cpu else []
-        sentences += [_MISSING[missing]] if missing else []
+        sentences += [cpu_sentence, _MISSING[missing] if missing else ""]
     elif missing and data.report.processes:
         sentences = [f"No GPU activity in what could be read: {missing}.", *_of_host_steps(data)]
     elif traced or data.report.steps.steps:
         sentences = [f"No GPU activity in this run, {wording.plural(traced, 'process', 'processes')} traced."]
-        if not data.report.steps.steps and cpu:
-            sentences.append(f"CPU utilization was {median_range(cpu)} (median of the samples), and no steps were recorded.")
+        if not data.report.steps.steps and cpu is not None:
+            sentences.append(f"CPU utilization averaged {brief_percent(cpu)}, and no steps were recorded.")
         sentences += _of_host_steps(data)
-    elif cpu:
-        sentences = [f"CPU utilization was {median_range(cpu)} (median of the samples).", "Nothing was recorded of a GPU, and no steps."]
+    elif cpu is not None:
+        sentences = [cpu_sentence, "Nothing was recorded of a GPU, and no steps."]
     elif data.report.system_usage.nodes:
         sentences = ["Nothing was recorded of a GPU, and no steps: there are only system metrics."]
     elif logged := next((rule.details for rule in data.report.rules if isinstance(rule.details, RecompilesDetails)), None):
@@ -66,51 +72,78 @@ def _of_log(details: RecompilesDetails) -> str:
 
 def _little(findings: Sequence[Finding]) -> str:
     """Report that every finding is worth little; empty without a finding."""
-    worth = [finding.cost_percent if finding.saving_percent is None else finding.saving_percent for finding in findings]
-    if not worth or any(percent is None or percent >= SMALL_PERCENT for percent in worth):
+    worths = [finding.cost_percent if finding.saving_percent is None else finding.saving_percent for finding in findings]
+    if not worths or any(percent is None or percent >= SMALL_PERCENT for percent in worths):
         return ""
     return f"No finding is worth {wording.whole_percent(SMALL_PERCENT)} of the time or more."
 
 
-def _of_gpu_activity(data: SummaryData) -> list[str]:
-    several = len(data.breakdown) > 1
-    profiled = max(device.first_ns + device.span_ns for device in data.breakdown) - min(device.first_ns for device in data.breakdown)
-    # A window of a longer job must not read as the job.
-    window = data.report.job_statistics.duration_ns is not None and data.report.job_statistics.duration_ns > _WINDOW * profiled
-    time = f"the {wording.duration(profiled)} that were profiled" if window else "the time"
-    sentences = [
-        f"{'GPUs were' if several else 'The GPU was'} busy {wording.whole_percent(data.busy_percent)} of {time}.",
-        *([_program_sentence(data)] if data.inference else []),
-        _largest_loss(data),
+def _of_gpus(data: SummaryData) -> list[str]:
+    """Describe a run with device work or samples of utilization."""
+    before = before_profile_percent(data.breakdown, data.report.steps.outside or ())
+    steps = [] if data.span_ns else [_step_sentence(data.report.steps)]
+    return [
+        _utilization(data),
+        *([_program_sentence(data)] if data.inference and data.main_iterations else []),
+        _losses(data) or _largest_loss(data),
+        *steps,
         "" if data.inference else data.report.steps.trend or "",
-        unattributed(data.report.module_coverage),
+        unattributed(data.report.module_coverage, before),
     ]
-    active = data.report.system_usage.gpu_active
-    if window and active is not None and not active.derived:
-        # Samples are of all GPUs of the machines, also of those without device work.
-        they = "they were" if several else "it was" if len(data.report.devices) <= 1 else "the GPUs were"
-        sentences.append(f"Over the whole job {they} active in {wording.percent(active.active_percent)} of the samples.")
-    return sentences
 
 
-def _of_gpu_samples(data: SummaryData) -> list[str]:
-    active = data.report.system_usage.gpu_active
-    idle = active is not None and active.active == 0
-    utilization = f"GPU utilization was {median_range(data.gpu_samples)} (median of the samples)."
-    return ["No GPU was active in any sample." if idle else utilization, _step_sentence(data.report.steps), data.report.steps.trend or ""]
+def _utilization(data: SummaryData) -> str:
+    """State the utilization: the mean of the samples, else the busy share."""
+    mean, active, duration = data.gpu_mean, data.report.system_usage.gpu_active, data.report.job_statistics.duration_ns
+    if active is not None and active.active == 0 and not active.derived and not data.span_ns:
+        return "No GPU was active in any sample."
+    if mean is not None:
+        over = f"the {wording.duration(duration)} job" if duration else "the samples"
+        return f"{data.gpus} averaged {brief_percent(mean)} utilization over {over}."
+    if not data.span_ns:
+        return ""
+    were = "were" if data.gpus == "GPUs" else "was"
+    return f"{data.gpus} {were} busy {brief_percent(data.busy_percent)} of the {wording.duration(data.window_ns)} profile window."
+
+
+def _losses(data: SummaryData) -> str:
+    """List the largest losses of the findings that no other finding explains."""
+    actions = data.report.actions
+    if actions is None or not actions.base:
+        return ""
+    findings = {finding.rank: finding for finding in data.report.findings}
+    rules = {rule.rule: rule for rule in data.report.rules}
+    causes = {row.rule for row in actions.rows}
+    large = [row for row in actions.rows if row.base is None and row.partly not in causes and (worth(row) or 0.0) >= SMALL_PERCENT]
+    if not large:
+        return ""
+    large = large[:_MOST_LOSSES]
+    of = _OF.get(actions.base, "of the run")
+    texts: list[str] = []
+    for row in large:
+        texts.append(f"{loss(findings[row.finding], rules.get(row.rule))} ({_share(row)}{'' if texts else f' {of}'})")
+    avoidable = "avoidable " if all(row.percent is not None for row in large) else ""
+    subject = f"The largest {avoidable}losses are" if len(large) > 1 else f"The largest {avoidable}loss is"
+    return f"{subject} {' and '.join(texts)}."
+
+
+def _share(row: Action) -> str:
+    if row.percent is None:
+        return brief_percent(row.cost_percent or 0.0)
+    return f"{'predicted' if row.saving_kind == 'predicted' else 'up to'} {brief_percent(row.percent)}"
 
 
 def _of_host_steps(data: SummaryData) -> list[str]:
     loading = _loading_loss(data)
     named = loading[1] if loading is not None and loading[0] >= WORTH_NAMING_PERCENT else ""
-    return [_step_sentence(data.report.steps), _slow_sentence(data.report.steps), named, data.report.steps.trend or ""]
+    losses, steps = _losses(data), data.report.steps
+    return [losses, _step_sentence(steps), _slow_sentence(steps), "" if losses else named, steps.trend or ""]
 
 
 def _program_sentence(data: SummaryData) -> str:
-    """Name an inference, with its iterations if they are known."""
+    """Name an inference with its iterations."""
     kind, words = data.main_iterations, program_words(data.report.program, base=False)
-    if kind is None:
-        return f"The program is {words}."
+    assert kind is not None
     rate = f", at {wording.count(round(kind.tokens_per_s))} tokens per second" if kind.tokens_per_s is not None else ""
     name = "An iteration" if kind.kind == "forward" else f"A {kind.kind} iteration"
     return f"{name} took {wording.duration(kind.median_ns)} (median of {wording.count(kind.count)}){rate}, in {words}."
@@ -118,16 +151,15 @@ def _program_sentence(data: SummaryData) -> str:
 
 def _largest_loss(data: SummaryData) -> str:
     """Name the largest of exposed communication, copies and data loading, if large."""
-    they = "they" if len(data.breakdown) > 1 else "it"
     exposed, copied = data.exposed_communication_percent, only_copied(data.breakdown)
-    waits = f"{they} only waited for communication{_by_rank(data.breakdown)}"
+    window = "of the GPU time in the profile window"
     losses = [
-        (exposed, f"For {wording.whole_percent(exposed)} of the time {waits}."),
-        (copied, f"For {wording.whole_percent(copied)} of the time {they} only copied or set memory."),
+        (exposed, f"Exposed communication takes {brief_percent(exposed)} {window}{_by_rank(data.breakdown)}."),
+        (copied, f"Exposed copies and memsets take {brief_percent(copied)} {window}."),
     ]
     if not data.inference and (loading := _loading_loss(data)) is not None:
         losses.append(loading)
-    percent, sentence = max(losses, key=lambda loss: loss[0])
+    percent, sentence = max(losses, key=lambda candidate: candidate[0])
     return sentence if percent >= WORTH_NAMING_PERCENT else ""
 
 
@@ -136,16 +168,16 @@ def _loading_loss(data: SummaryData) -> tuple[float, str] | None:
     loading = data_loading(data.report.steps)
     if not data.loader_recorded or loading is None or not loading.total_ns:
         return None
-    return loading.percent, f"{wording.whole_percent(loading.percent)} of a step went to data loading{loading_basis(data.report.steps)}."
+    return loading.percent, f"Data loading takes {brief_percent(loading.percent)} of a step{loading_basis(data.report.steps)}."
 
 
 def _by_rank(breakdown: Sequence[DeviceTime]) -> str:
-    """Word the spread: ", from 10% on rank 5 to 19% on rank 2"; empty if small."""
+    """Word the spread: " (10% on rank 5, 19% on rank 2)"; empty if small."""
     ranked = sorted((d.exposed_communication_percent, d.rank) for d in breakdown if d.span_ns and d.rank is not None)
     if len(ranked) < 2 or ranked[-1][0] - ranked[0][0] < _UNEVEN_POINTS:
         return ""
     (low, least), (high, most) = ranked[0], ranked[-1]
-    return f", from {wording.whole_percent(low)} on rank {least} to {wording.whole_percent(high)} on rank {most}"
+    return f" ({wording.whole_percent(low)} on rank {least}, {wording.whole_percent(high)} on rank {most})"
 
 
 def _step_sentence(steps: Steps) -> str:

@@ -1,4 +1,7 @@
-"""The five tiles of the first page. An unknown value is "—", with the reason on the second line."""
+"""Figures of the first page, and the tiles chosen among them: at most four, all known, none with a quantity that another one states.
+
+A figure that is not known is "—", with the reason on the second line; programs read all figures by their keys.
+"""
 
 from __future__ import annotations
 
@@ -6,70 +9,167 @@ import statistics
 from typing import Final
 
 from ..device.precision import BELOW_FP32
+from ..device.time_breakdown import only_copied
+from ..report.efficiency import Efficiency
 from ..report.run import Tile
 from ..steps.step_time import FROM_STEP_TO_STEP, HOST, main_steps, per_step, step_times
 from ..toolkit import wording
-from .summary_data import SummaryData, median_range, p95_text
+from ..toolkit.labels import process_place
+from .summary_data import SummaryData, brief_percent
 from .summary_steps import SEVERAL, data_loading, loading_basis, longest_step, profiled_left_out, spread, uneven_processes
 
 NOT_KNOWN: Final = "—"
-_DIFFERENT: Final = 0.03  # of the step time; a GPU time per step that differs by more is next to it
-_RECORDED: Final = "postrun capture"  # format of the sources that the capture library wrote
+MOST_TILES: Final = 4
 _UNKNOWN_PERCENT: Final = 5.0  # unknown precision from which the tile states it
+_LEAST_LOSS: Final = 1.0  # percent; smaller waits for data and copies have no tile
+_COVERED: Final = 0.9  # of the job; samples that cover less do not make a mean of the job
+
+# Keys of the tiles in their order. Of each group the first known figure has a tile.
+_WITH_GPU: Final = (
+    ("gpu_utilization", "gpu_busy"),
+    ("iteration_time", "step_time"),
+    ("tokens_per_s",),
+    ("exposed_communication", "data_loading", "copies"),
+    ("mfu",),
+    ("gpu_memory_peak", "data_loading"),
+)
+_WITHOUT_GPU: Final = (("cpu_utilization",), ("step_time",), ("data_loading",), ("longest_step",), ("main_memory",))
 
 
-def tiles(data: SummaryData) -> tuple[Tile, ...]:
-    """Return the GPU's tiles; without GPU data, the host's where known.
-
-    An inference has iterations and tokens instead of steps and data loading."""
+def figures(data: SummaryData) -> tuple[Tile, ...]:
+    """Return all figures of the run: those of the GPUs, else of the host."""
+    device = [
+        _gpu_utilization(data), _gpu_busy(data), _step_time(data), _exposed_communication(data), _data_loading(data), _copies(data),
+        _mfu(data), _gpu_memory(data), _lower_precision(data),
+    ]  # fmt: skip
     if data.inference:
-        figures = (_gpu_busy(data), _iteration_time(data), _exposed_communication(data), _tokens(data), _lower_precision(data))
-    else:
-        figures = (_gpu_busy(data), _step_time(data), _exposed_communication(data), _data_loading(data), _lower_precision(data))
-    if data.breakdown or data.gpu_samples:
-        return figures
-    return tuple(host or figure for host, figure in zip(_of_host(data), figures, strict=True))
+        device += [_iteration_time(data), _tokens(data)]
+    if not (data.breakdown or data.gpu_samples):
+        device += [_cpu_utilization(data), _longest_step(data), _main_memory(data)]
+    return tuple(device)
 
 
-def _of_host(data: SummaryData) -> list[Tile | None]:
-    """Return CPU utilization, longest step and memory, or None, by position.
+def tiles(data: SummaryData, listed: tuple[Tile, ...]) -> tuple[Tile, ...]:
+    """Choose the tiles among the figures."""
+    known = {tile.key: tile for tile in listed if tile.value != NOT_KNOWN}
+    groups = _WITH_GPU if data.breakdown or data.gpu_samples else _WITHOUT_GPU
+    chosen: dict[str, Tile] = {}
+    for keys in groups:
+        chosen.update(next(({key: known[key]} for key in keys if key in known and key not in chosen and _has_tile(known[key])), {}))
+    return tuple(chosen.values())[:MOST_TILES]
 
-    Each replaces the GPU tile at its position. A recording by postrun contains no GPU data, so there even an unknown value of the host
-    replaces the tile.
-    """
-    cpu, memory = data.samples("cpu"), data.samples("cpu_memory")
-    figures: list[Tile | None] = [None] * 5
-    if any(source.format == _RECORDED for source in data.report.run.sources):
+
+def _has_tile(tile: Tile) -> bool:
+    """Return whether a figure has a tile; a small loss has none."""
+    return tile.key not in ("data_loading", "copies") or (tile.number or 0.0) >= _LEAST_LOSS
+
+
+def _gpu_utilization(data: SummaryData) -> Tile:
+    key, label = "gpu_utilization", "GPU use, job mean"
+    mean = data.gpu_mean
+    if mean is None:
+        return _unknown(key, label, "GPU utilization was not sampled", "system-usage")
+    return Tile(key, label, brief_percent(mean), _over(data, "gpu"), "system-usage", mean)
+
+
+def _over(data: SummaryData, metric: str) -> str:
+    """Word the time that the samples of a metric cover: "mean of 8 GPUs"."""
+    units = {(heat.node, unit) for heat in data.report.system_usage.heat if heat.metric == metric for unit in heat.units}
+    noun = "GPU" if metric == "gpu" else "core"
+    of = f"mean of {wording.plural(len(units), noun)}" if units else "mean of the samples"
+    spans = [(row.time_ns[0], row.time_ns[-1]) for row in data.report.system_usage.series if row.metric == metric and row.time_ns]
+    duration = data.report.job_statistics.duration_ns
+    if spans and duration:
+        covered = max(last for _, last in spans) - min(first for first, _ in spans)
+        if covered < _COVERED * duration:
+            return f"{of} over {wording.duration(covered)} of samples"
+    return f"{of} over the job"
+
+
+def _cpu_utilization(data: SummaryData) -> Tile:
+    key, label, mean = "cpu_utilization", "CPU use, job mean", data.cpu_mean
+    if mean is None:
+        return _unknown(key, label, "processors were not sampled", "system-usage")
+    return Tile(key, label, brief_percent(mean), _over(data, "cpu"), "system-usage", mean)
+
+
+def _longest_step(data: SummaryData) -> Tile:
+    key, label = "longest_step", "longest step"
+    longest = longest_step(data.report.steps)
+    if longest is None:
         too_short = f"fewer than {SEVERAL} steps{' without a profiler' if profiled_left_out(data.report.steps) else ''}"
-        figures[0] = _unknown("cpu_utilisation", "CPU utilization (median)", "processors were not sampled", "system-usage")
-        figures[2] = _unknown("longest_step", "longest step", too_short if data.report.steps.steps else "no steps recorded", "steps")
-        figures[4] = _unknown("main_memory", "main memory", "memory was not sampled", "system-usage")
-    if cpu:
-        lowest = min(usage.p50 for usage in cpu)
-        detail = f"p95 {p95_text(cpu)}"
-        figures[0] = Tile("cpu_utilisation", "CPU utilization (median)", median_range(cpu), detail, "system-usage", lowest)
-    if longest := longest_step(data.report.steps):
-        ns, profiler = longest.step.duration_ns, longest.step.profiled
-        without = ", without profiled steps" if profiled_left_out(data.report.steps) else f", with {profiler} on" if profiler else ""
-        detail = f"{longest.name}, {wording.significant(longest.ratio)} times the median{without}"
-        figures[2] = Tile("longest_step", "longest step", wording.duration(ns), detail, "steps", ns, "ns")
-    if memory:
-        most = max(memory, key=lambda usage: usage.max)
-        detail = "of host memory at most" + (f", on {most.node}" if len(memory) > 1 else "")
-        figures[4] = Tile("main_memory", "main memory", wording.percent(most.max), detail, "system-usage", most.max)
-    return figures
+        return _unknown(key, label, too_short if data.report.steps.steps else "no steps recorded", "steps")
+    ns, profiler = longest.step.duration_ns, longest.step.profiled
+    without = ", without profiled steps" if profiled_left_out(data.report.steps) else f", with {profiler} on" if profiler else ""
+    detail = f"{longest.name}, {wording.significant(longest.ratio)} times the median{without}"
+    return Tile(key, label, wording.duration(ns), detail, "steps", ns, "ns")
+
+
+def _main_memory(data: SummaryData) -> Tile:
+    key, label, memory = "main_memory", "main memory, peak", data.samples("cpu_memory")
+    if not memory:
+        return _unknown(key, label, "memory was not sampled", "system-usage")
+    most = max(memory, key=lambda usage: usage.max)
+    detail = "of host memory" + (f", on {most.node}" if len(memory) > 1 else "")
+    return Tile(key, label, brief_percent(most.max), detail, "system-usage", most.max)
 
 
 def _gpu_busy(data: SummaryData) -> Tile:
-    sampled = data.gpu_samples
-    p95 = f"p95 of utilization {p95_text(sampled)}" if sampled else ""
-    if data.span_ns:
-        detail = p95 or f"of the span of {wording.plural(len(data.breakdown), 'GPU')}"
-        return Tile("gpu_busy", "GPU busy", wording.percent(data.busy_percent), detail, "time-breakdown", data.busy_percent)
+    if not data.span_ns:
+        return _unknown("gpu_busy", "GPU busy", "no GPU activity recorded", "time-breakdown")
+    detail = f"of the {wording.duration(data.window_ns)} profile window"
+    if len(data.breakdown) > 1:
+        detail += f", {wording.plural(len(data.breakdown), 'GPU')}"
+    return Tile("gpu_busy", "GPU busy", brief_percent(data.busy_percent), detail, "time-breakdown", data.busy_percent)
+
+
+def _copies(data: SummaryData) -> Tile:
+    key, label = "copies", "exposed copies"
+    if not data.span_ns:
+        return _unknown(key, label, "no GPU activity recorded", "time-breakdown")
+    percent = only_copied(data.breakdown)
+    return Tile(key, label, brief_percent(percent), "of GPU time in the profile window", "time-breakdown", percent)
+
+
+def _mfu(data: SummaryData) -> Tile:
+    """Return model FLOPs over the time of the steps times the dense peak."""
+    key, label, anchor, work = "mfu", "MFU", "efficiency", data.report.efficiency
+    if work is None or work.mfu_percent is None:
+        return _unknown(key, label, (work and work.no_mfu) or "no operators with known FLOPs", anchor)
+    value = f"{'at least ' if work.lower_bound else ''}{brief_percent(work.mfu_percent)}"
+    over = {"steps": "step time", "iterations": "iteration time"}.get(work.measured_over or "", work.measured_over or "time")
+    return Tile(key, label, value, f"model FLOPs over {over} × {_peak(work)}", anchor, work.mfu_percent)
+
+
+def _peak(work: Efficiency) -> str:
+    """Name the dense peak of the type with the largest number of FLOPs."""
+    products = {peaks.product: peaks for peaks in work.peaks}
+    if len(products) != 1:
+        return "dense peaks"
+    (peaks,) = products.values()
+    flop: dict[str, int] = {}
+    for row in work.operators:
+        if row.compute_type in peaks.flop_per_s and row.flop_per_call:
+            flop[row.compute_type] = flop.get(row.compute_type, 0) + row.calls * row.flop_per_call
+    if not flop:
+        return "dense peak"
+    kind = max(flop, key=lambda name: flop[name])
+    return f"dense peak ({kind.upper()} {wording.significant(peaks.flop_per_s[kind] / 1e12)} TFLOPS)"
+
+
+def _gpu_memory(data: SummaryData) -> Tile:
+    key, label, anchor = "gpu_memory_peak", "GPU memory, peak", "gpu-memory"
+    sampled = [(100 * row.max / row.total, row) for row in data.report.gpu_memory or () if row.total]
     if sampled:
-        lowest = min(usage.p50 for usage in sampled)
-        return Tile("gpu_busy", "GPU utilization (median)", median_range(sampled), p95, "system-usage", lowest)
-    return _unknown("gpu_busy", "GPU busy", "no GPU activity recorded", "time-breakdown")
+        percent, row = max(sampled, key=lambda pair: pair[0])
+        total = f"{wording.size(row.total)} of " if row.unit == "B" and row.total else ""
+        return Tile(key, label, brief_percent(percent), f"of {total}{row.node} GPU {row.device}", anchor, percent)
+    allocated = max(data.report.allocator_memory or (), key=lambda row: row.peak, default=None)
+    if allocated is None:
+        return _unknown(key, label, "GPU memory was not recorded", anchor)
+    of = f" of {wording.size(allocated.total)}" if allocated.total else ""
+    detail = f"allocated{of} by {process_place(allocated.node, allocated.rank, allocated.pid)}"
+    return Tile(key, label, wording.size(allocated.peak), detail, anchor, float(allocated.peak), "bytes")
 
 
 def _step_time(data: SummaryData) -> Tile:
@@ -81,16 +181,14 @@ def _step_time(data: SummaryData) -> Tile:
         (low, fast), (high, slow) = processes
         detail = f"median of {slow}, the slowest; {wording.duration(low)} on {fast}, on the host"
         return Tile(key, label, wording.duration(high), detail, anchor, high, "ns")
-    if times.count >= SEVERAL:
-        details = [f"p95 {wording.duration(times.p95)}"]
-    else:
-        details = [f"median of {every.counted}" if times.count > 1 else "one step"]
+    details = [f"median of {every.counted}" if times.count > 1 else "one step"]
     if every.measure == HOST:
         details[0] += " on the host"
     elif every.measure == FROM_STEP_TO_STEP:
-        # Shorter where the device waits before the first launch of a step, longer where the work of steps overlaps.
+        # Shorter if the device waits before the first launch of a step, longer if the work of steps overlaps.
+        details[0] += ", step to step"
         work = statistics.median(per_step(main_steps(data.report.steps.steps)))
-        details += [f"GPU time per step {wording.duration(work)}"] if abs(work - times.p50) > _DIFFERENT * times.p50 else []
+        details += [f"GPU time {wording.duration(work)}"]
     elif times.count == 1:
         details[0] += ", without the wait before it"
     return Tile(key, every.name, wording.duration(times.p50), ", ".join(details), anchor, times.p50, "ns")
@@ -123,11 +221,8 @@ def _exposed_communication(data: SummaryData) -> Tile:
         return _unknown(key, label, "no GPU activity recorded", anchor)
     if not any(device.communication_ns for device in data.breakdown):
         return _unknown(key, label, "no collective kernels recorded", anchor)
-    detail = f"of the span of {wording.plural(len(data.breakdown), 'GPU')}"
-    if (average := data.report.step_breakdown.average) is not None:
-        detail = f"{wording.duration(average.mean_ns('exposed_communication'))} per step"
     percent = data.exposed_communication_percent
-    return Tile(key, label, wording.percent(percent), detail, anchor, percent)
+    return Tile(key, label, brief_percent(percent), "of GPU time in the profile window", anchor, percent)
 
 
 def _data_loading(data: SummaryData) -> Tile:
@@ -152,8 +247,8 @@ def _data_loading(data: SummaryData) -> Tile:
             ranges = f"ranges named so took {wording.duration(named_ns)}"
             return _unknown(key, label, f"no data-loader events; {ranges}", anchor)
         return _unknown(key, label, "no part of a step named as data loading" if annotated else "no data-loader events recorded", anchor)
-    detail = f"{wording.duration(loading.waited_ns / loading.steps)} per step{loading_basis(steps)}"
-    return Tile(key, label, wording.percent(loading.percent), detail, anchor, loading.percent)
+    detail = f"of a step, {wording.duration(loading.waited_ns / loading.steps)}{loading_basis(steps)}"
+    return Tile(key, label, brief_percent(loading.percent), detail, anchor, loading.percent)
 
 
 def _lower_precision(data: SummaryData) -> Tile:

@@ -8,6 +8,7 @@ from typing import Final
 from ..report.run import Note, Run
 from ..toolkit import wording
 from .capture_notes import CODES
+from .summary_steps import SEVERAL
 
 # How the headline describes the missing part of a partial run.
 CUT: Final = "the trace was cut off"
@@ -34,6 +35,34 @@ def missing_part(run: Run, notes: Sequence[Note]) -> str:
     return UNREAD if codes & _NOT_READ and not codes & _BROKE_OFF else CUT
 
 
+def data_state(run: Run, notes: Sequence[Note], captured: int) -> str:
+    """Word the state of the data: "complete", "3 of 8 ranks", "cut", "2 warnings".
+
+    ``captured``: number of ranks in the data, 0 if unknown."""
+    if run.status == "partial":
+        return "incomplete"
+    parts = []
+    if captured and run.world_size and captured < run.world_size:
+        parts.append(f"{wording.count(captured)} of {wording.count(run.world_size)} ranks")
+    if number := sum(note.severity in ("error", "warning") for note in notes):
+        parts.append(wording.plural(number, "warning"))
+    return ", ".join(parts) or "complete"
+
+
+def caveats(run: Run, ranks: Sequence[int], profiled_steps: int | None, window_ns: int) -> tuple[str, ...]:
+    """Return the limits of the recording that weaken the conclusions.
+
+    ``ranks``: in the data; ``profiled_steps``: number of steps with device work, None if the run has none."""
+    lines = []
+    if ranks and run.world_size and len(ranks) < run.world_size:
+        named = f"rank {ranks[0]} of {{}} was" if len(ranks) == 1 else f"{wording.count(len(ranks))} of {{}} ranks were"
+        lines.append(f"Only {named.format(wording.count(run.world_size))} captured: waits for other ranks count as communication.")
+    if profiled_steps is not None and profiled_steps < SEVERAL and window_ns:
+        steps = wording.plural(profiled_steps, "step")
+        lines.append(f"Only {steps} ({wording.duration(window_ns)}) {'was' if profiled_steps == 1 else 'were'} profiled.")
+    return tuple(lines)
+
+
 def warnings(run: Run, notes: Sequence[Note]) -> tuple[str, ...]:
     """Return the warnings in the order of the first page."""
     lines = []
@@ -42,10 +71,10 @@ def warnings(run: Run, notes: Sequence[Note]) -> tuple[str, ...]:
     elif run.status in ("failed", "stopped"):
         lines.append(f"the run {'failed' if run.status == 'failed' else 'was stopped'}")
     if run.relative_times:
-        lines.append("times are relative: no source has the time of day")
+        lines.append("no wall-clock time in the input; times start at 0")
     lines += [note.message for note in notes if note.severity == "error"][:_ERRORS]
     lesser = [note for note in notes if note.severity == "warning"]
     lines += [note.message for note in lesser if note.code in _URGENT]
     if rest := sum(note.code not in _URGENT for note in lesser):
-        lines.append(f"{wording.plural(rest, 'warning')} of the readers: see data quality")
+        lines.append(f"{wording.plural(rest, 'input warning')}; see Data quality")
     return tuple(lines)

@@ -46,7 +46,6 @@ _LINES = 32  # of processes in the figure over the index
 _LOADINGS = 12  # names of ranges of data loading
 _POINTS = 400  # of one line
 _MIN_STEPS = 10  # steps at least for outer percentiles
-_OTHERWISE = 0.1  # of the step's wall time; a larger difference from its time on the device is explained
 _Listed = defaultdict[tuple[object, ...], list[Step]]  # The steps that the report lists, by group
 _ALIKE = 0.01  # of the longest mean step; processes that wait for each other differ by less
 
@@ -337,13 +336,12 @@ def _thinned(steps: Sequence[Step]) -> Sequence[Step]:
 class Telling:
     """The process whose average step is the best example.
 
-    ``alike``: all processes take the same time, and this one computes longest. ``title``: of its bar alone; ``sentence``: for a caption.
+    ``alike``: all processes take the same time, and this one computes longest. ``sentence``: for a caption.
     Both state that it is wall time, because the tile shows device time.
     """
 
     part: StepParts
     alike: bool
-    title: str
     sentence: str
 
 
@@ -355,7 +353,7 @@ def telling(every: Sequence[StepParts], noun: str = "step") -> Telling:
     if len(every) == 1:
         what = f"{_what(slowest, noun)}, wall time"
         text = f"{what}: {duration(slowest.mean_step_ns)}"
-        return Telling(slowest, False, text, f"{text[0].lower()}{text[1:]}")
+        return Telling(slowest, False, f"{text[0].lower()}{text[1:]}")
     ranks = all(part.rank is not None for part in every)
     member = "rank" if ranks else "process"
     where = plural(len(every), member, "ranks" if ranks else "processes")
@@ -364,21 +362,17 @@ def telling(every: Sequence[StepParts], noun: str = "step") -> Telling:
         mean = f"{mean} that was traced"
     if slowest.mean_step_ns - min(part.mean_step_ns for part in every) >= _ALIKE * slowest.mean_step_ns:
         name = labels.process(slowest.node, slowest.rank, slowest.pid)
-        title = f"{mean.capitalize()} of {name}, the slowest of {count(len(every))}, wall time: {duration(slowest.mean_step_ns)}"
-        return Telling(slowest, False, title, f"the slowest is {name}, whose {mean} takes {duration(slowest.mean_step_ns)} of wall time")
+        return Telling(slowest, False, f"the slowest is {name}, whose {mean} takes {duration(slowest.mean_step_ns)} of wall time")
     kernels = [part.mean_ns.get("kernel", 0.0) for part in every]
     part = every[kernels.index(max(kernels))]
     name = labels.process(part.node, part.rank, part.pid)
     low, high = duration(min(part.mean_step_ns for part in every)), duration(slowest.mean_step_ns)
     long, on = (high, "on each of") if low == high else (f"{low} to {high}", "on")
-    title = f"{mean.capitalize()}, wall time: {long} {on} {where}; shown is {name}"
     sentence = f"the {mean} takes {long} of wall time {on} {where}"
     if max(kernels) > 0:
         compared = f"computes longest ({duration(max(kernels))}; the median {member} {duration(statistics.median(kernels))})"
-        if ranks:  # names of nodes and processes leave no room
-            title += f" (computes {duration(max(kernels))}, median {duration(statistics.median(kernels))})"
         sentence += f"; {name} {compared}"
-    return Telling(part, True, title, sentence)
+    return Telling(part, True, sentence)
 
 
 def _what(part: StepParts, noun: str) -> str:
@@ -390,26 +384,6 @@ def _what(part: StepParts, noun: str) -> str:
         return f"Step {part.numbers[0]}, of {count(part.of)} the only one traced{complete}"
     which = f" ({wording.numbered(part.numbers)})" if len(part.numbers) <= _LOADINGS else ""
     return f"Average of the {count(part.steps)} traced steps of {count(part.of)}{which}"
-
-
-def wall_and_device(report: Report, part: StepParts) -> str:
-    """Explain a difference between the average step and the tile; " ..." or "".
-
-    The average step also counts the host's time before the first recorded step had work.
-    """
-    process = (part.node, part.rank, part.pid)
-    on_device = [one for one in _main(report.steps.groups)[0] if one.on_device and (one.node, one.rank, one.pid) == process]
-    tile = next((one for one in report.summary.tiles if one.key == "step_time"), None)
-    if part.annotated or len(on_device) != 1 or tile is None or not tile.number:
-        return ""
-    if abs(part.mean_step_ns - tile.number) < _OTHERWISE * part.mean_step_ns:
-        return ""
-    return (
-        f" This is a mean, from the start of the first step on the host, and counts all that ran in it; the {tile.label} above,"
-        f" {tile.value}, is of the GPU work alone."
-        if tile.label == "GPU time per step"
-        else f" This is a mean over all steps; the step time above, {tile.value}, is the median from step to step."
-    )
 
 
 def parts_of(every: Sequence[StepParts]) -> dict[str, Part]:

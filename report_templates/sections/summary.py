@@ -1,287 +1,334 @@
-"""The first page: headline, tiles, what to do first, and all verdicts."""
+"""The first page: headline, tiles, the strip of the job or the split of the GPU time, recommended actions, a line on rules and on data."""
 
 from __future__ import annotations
 
-import itertools
-import re
-from collections.abc import Sequence
+import dataclasses
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
 
 from markupsafe import Markup
 
-from ...analysis.framework.host_records import leading_functions
+from ...analysis.report.device import DeviceTime
+from ...analysis.report.first_page import Action, Actions, Dip, JobPhase, JobStrip
 from ...analysis.report.model import Report
-from ...analysis.report.run import Tile
-from ..blocks import Figure, Section, meaning_of, of_all, plain, say, spread
-from ..blocks.tables import Cell, Col, Table, table, word
-from ..figures.donut import shaded
-from ..figures.lines import lines
-from ..figures.strips import Piece, Strip, strips
+from ...analysis.report.rules import Finding
+from ...analysis.toolkit import wording
+from ..blocks import Block, Figure, Only, Section, coded, name, plain, say
+from ..figures.job_strip import NARROW, Mark, Phase, job_strip
+from ..figures.time_split import time_split
 from ..text import labels
-from ..text.formats import UNKNOWN, clip, count, duration, first_sentences, glued, numbered, percent, percent_of, plural, sentences
-from ..text.signs import ERROR, FINE, ISSUE, NOT_EVALUATED, SIGNS
-from .steps import parts_of, telling, wall_and_device
-from .system_usage import panel
-from .time_breakdown import FIRST_PAGE, bars, wasted
-from .verdicts import ABSENT, FIRST, Judged, counted, findings, judged, overlap
+from ..text.formats import (
+    UNKNOWN,
+    capitalized,
+    clip,
+    count,
+    duration,
+    first_sentences,
+    glued,
+    numbered,
+    percent,
+    plural,
+    sentences,
+    significant,
+)  # fmt: skip
+from ..text.signs import ERROR, FINE, INFORMATION, ISSUE, NOT_EVALUATED
+from .time_breakdown import PARTS, part_times
+from .verdicts import ABSENT, FIRST, Judged, judged
 
-_PAGE = 600  # points of a page of the smaller paper, less title, captions and margins
-_SMALL = 0.5  # percent; less is invisible in a strip
-_COSTLIEST = 5
-_HEADLINE = 2  # sentences in large type
-_MAX_ROWS = 6  # rules with a verdict; if there are more, those without an issue have no rows
-_REASONS = 4
-_REASON = 100  # letters of a reason
+_HEADLINE: Final = 2  # sentences in large type
+_ALIKE: Final = 3.0  # percentage points; ranks whose shares differ from the medians by less are one row
+_MOST_ROWS: Final = 6  # of the split of the GPU time
+_EVIDENCE: Final = 160  # characters
+_UNITS: Final = ((3600e9, "GPU-h"), (60e9, "GPU-min"), (1e9, "GPU-s"), (1e6, "GPU-ms"))
+_BASES: Final = {
+    "GPU time of the run": "% of the run",
+    "GPU time in the profile window": "% of the window",
+    "duration of the run": "% of the run",
+}
+_WORDS: Final = {ISSUE: ("issue", "issues"), ERROR: ("error", "errors"), FINE: ("passed",) * 2, INFORMATION: ("informational",) * 2}
+_METRICS: Final = {"gpu": "GPU utilization", "cpu": "CPU utilization"}
+
+
+@dataclass(frozen=True, slots=True)
+class ActionRow:
+    """A row of the recommended actions, ready to print."""
+
+    number: int
+    title: str
+    full_title: str
+    anchor: str
+    rule: Markup
+    where: str | None
+    saving: str
+    saving_notes: tuple[str, ...]
+    evidence: Markup
+    partly: str
 
 
 def summary(report: Report, *, rules: bool = True) -> Section:
     """Make the first page. ``rules``: whether the report has that section."""
     headline, further = first_sentences(numbered(glued(report.summary.headline)), _HEADLINE)
     section = Section("summary", "Summary", say("{}", headline))
-    section.facts["further"] = further or _most(report)
-    section.facts["tiles"] = _tiles(report)
-    drawn = spread(report.time_breakdown, FIRST_PAGE, wasted)
-    if drawn:
-        more = of_all(len(drawn), len(report.time_breakdown), "device", "time without computation")
-        section.add(bars("summary-time", drawn, say("Where the time of each GPU went, in percent of its span.{}", more)))
-    numbers = itertools.count(1)
-    section.add(
-        _costs(report),
-        _utilization(report),
-        table(
-            "summary-kernels",
-            "Longest kernels",
-            report.kernels[: _most_rows(report)],
-            Col("#", lambda _: next(numbers), str),
-            Col("Kernel", lambda kernel: word(kernel.short_name, full=kernel.name, limit=60), kind="name", code=True),
-            Col("Category", lambda kernel: labels.category(kernel.category)),
-            Col("Precision", lambda kernel: kernel.precision),
-            Col("Total", lambda kernel: kernel.total_ns, duration),
-            Col("Of kernel time", lambda kernel: kernel.share_of_kernel_time, percent),
-            sortable=False,
-        ),
-    )
-    if not report.kernels:
-        section.add(_operators(report))
-    if not report.kernels and not report.framework.cpu_operators:
-        section.add(_functions(report), _collectives(report))
-    first = findings(report)[:FIRST]
-    section.facts["findings"], section.facts["note"] = first, overlap(first)
     verdicts = judged(report)
-    section.facts["nothing"] = None if first else _nothing(verdicts)
-    listed = _listed(verdicts)
-    kept = _kept(report, len(first), listed, verdicts)
-    section.facts["counted"] = f"Rules: {counted(verdicts)}" if verdicts else None
-    section.facts["named"] = _named(verdicts[len(listed) :], rules=rules)
-    section.facts["unlisted"] = _named(verdicts[kept:], rules=rules)
-    section.add(
-        table(
-            "summary-rules",
-            f"Rules: {counted(verdicts)}",
-            listed,
-            Col("Rule", lambda row: row.name, kind="name"),
-            Col("Verdict", lambda row: row.cell),
-            Col("What was found", _finding),
-            sortable=False,
-            pdf_rows=kept,
-            rest=Markup(),
-        )
-    )
+    section.facts["further"] = further
+    section.facts["tiles"] = [tile for tile in report.summary.tiles if tile.value != UNKNOWN]
+    section.facts["caveats"] = [glued(caveat) for caveat in report.summary.caveats]
+    section.facts["actions"] = _rows(report, verdicts)
+    section.facts["saves"], section.facts["note"] = _head(report.actions)
+    section.facts["more"] = max(0, len(report.findings) - FIRST)
+    section.facts["nothing"] = None if report.findings else _nothing(verdicts)
+    section.facts["counted"] = _counted(verdicts, rules=rules) if verdicts else None
+    section.facts["data"] = _data(report)
+    section.add(*(_strip(report, verdicts) if report.job_strip is not None else _split(report)))
     return section
 
 
-def _tiles(report: Report) -> Sequence[Tile]:
-    """Return the tiles, or none if all are unknown, which the headline states."""
-    return report.summary.tiles if any(tile.value != UNKNOWN for tile in report.summary.tiles) else ()
+# -- recommended actions ---------------------------------------------------------------------------------------------------
 
 
-def _most_rows(report: Report) -> int:
-    """Return the number of rows of the tables: five, or --top if that is less."""
-    return min(_COSTLIEST, int(report.options.get("top", _COSTLIEST)))
+def _rows(report: Report, verdicts: Sequence[Judged]) -> list[ActionRow]:
+    """Return the first actions, or the first findings of a report without actions."""
+    findings = {finding.rank: finding for finding in report.findings}
+    ordered = report.actions.rows if report.actions is not None else [_unconverted(finding) for finding in report.findings]
+    anchors = {verdict.rule.rule: verdict.anchor for verdict in reversed(verdicts)}
+    chosen = [row for row in ordered if row.finding in findings][:FIRST]
+    places = {row.rule: number for number, row in reversed(list(enumerate(chosen, 1)))}
+    gpus = report.actions.gpus if report.actions is not None else 0
+    return [_row(number, row, findings[row.finding], anchors, places, gpus) for number, row in enumerate(chosen, 1)]
 
 
-def _most(report: Report) -> str:
-    """Name the categories with the largest kernel times."""
-    most = sorted(report.categories, key=lambda share: -share.percent)[:2]
-    if not most or not most[0].percent:
-        return ""
-    named = [f"{labels.category(share.name)}, {percent(share.percent)}" for share in most if share.percent >= _SMALL]
-    return f"Most kernel time went to {', then '.join(named)}."
+def _unconverted(finding: Finding) -> Action:
+    base = finding.base if finding.saving_percent is not None else None
+    return Action(
+        finding.rank, finding.rule, finding.saving_percent, finding.saving_ns, finding.saving_kind, base=base,
+        cost_percent=finding.cost_percent, partly=finding.explained_by,
+    )  # fmt: skip
 
 
-def _finding(verdict: Judged) -> Cell:
-    text = verdict.rule.finding or verdict.rule.reason or ""
-    return word(plain(sentences(text, 300)), full=plain(text), limit=1000)
+def _row(number: int, row: Action, finding: Finding, anchors: dict[str, str], places: dict[str, int], gpus: int) -> ActionRow:
+    title = (plain(finding.title) or "").removesuffix(".")
+    saving, notes = _saving(row, gpus)
+    cause = places.get(row.partly or "")
+    where = clip(finding.where, 60) if finding.where and _parts_of(finding.where) - _parts_of(title) else None
+    return ActionRow(
+        number,
+        clip(title, 90),
+        title,
+        anchors.get(finding.rule, "rules"),
+        name(finding.rule, 40),
+        where,
+        saving,
+        notes,
+        coded(sentences(finding.text, _EVIDENCE)),
+        f"Partly the same as #{cause}." if cause is not None and cause != number else "",
+    )
+
+
+def _parts_of(text: str) -> set[str]:
+    """Return the words of a place, without punctuation."""
+    return {word.strip("(),;") for word in text.split()}
+
+
+def _saving(row: Action, gpus: int) -> tuple[str, tuple[str, ...]]:
+    """Write the saving, and below it the GPU time, or its base if that is another one."""
+    if row.percent is None:
+        return UNKNOWN, (f"costs\u00a0{brief(row.cost_percent)}" if row.cost_percent is not None else "not known",)
+    text = f"{'predicted' if row.saving_kind == 'predicted' else 'up to'}\u00a0{brief(row.percent)}"
+    if row.base is not None:
+        return text, (f"of the {clip(row.base, 60)}",)
+    time = gpu_time(row.time_ns, gpus) if row.time_ns is not None else ""
+    return text, tuple(part for part in (time, "estimate" if row.estimated else "") if part)
+
+
+def brief(value: float | None) -> str:
+    """Write a share with two or three digits: 19%, 4.3%."""
+    return percent(value) if value is None or 0 < value < 10 else glued(wording.whole_percent(value))
+
+
+def gpu_time(ns: float, gpus: int) -> str:
+    """Write GPU time in GPU-h, GPU-min or GPU-s; without GPUs, the time."""
+    if not gpus:
+        return duration(round(ns))
+    size, unit = next((pair for pair in _UNITS if ns >= pair[0]), _UNITS[-1])
+    return f"{significant(ns / size)}\u00a0{unit}"
+
+
+def _head(actions: Actions | None) -> tuple[str, str]:
+    """Write the head of the column of savings, and the note on their base."""
+    if actions is None or not actions.base:
+        return "Saves", ""
+    listed = actions.rows[:FIRST]
+    if actions.gpus:
+        each = duration(round(actions.base_ns / actions.gpus))
+        product = f"{count(actions.gpus)} × {each} = " if actions.gpus > 1 else ""
+        base = f"Percent of the {actions.base}, {product}{gpu_time(actions.base_ns, actions.gpus)}."
+    else:
+        base = f"Percent of the {actions.base}, {duration(actions.base_ns)}."
+    overlap = " Savings overlap; do not add them." if len(listed) > 1 else ""
+    estimates = " Estimates assume that the profiled steps are typical." if any(row.estimated for row in listed) else ""
+    return f"Saves, {_BASES.get(actions.base, '%')}", base + overlap + estimates
 
 
 def _nothing(verdicts: Sequence[Judged]) -> str | None:
     """Write the text that replaces missing findings."""
     if not verdicts:
         return None
-    if any(one.kind == ISSUE for one in verdicts):
+    if any(verdict.kind == ISSUE for verdict in verdicts):
         return "The rules found issues without a cost in time."
-    judging = sum(one.kind == FINE for one in verdicts)
-    absent = sum(one.kind == NOT_EVALUATED for one in verdicts)
-    text = f"No rule found an issue; {plural(judging, 'rule')} could evaluate the run." if judging else "No rule could evaluate the run."
-    return text + (f" {plural(absent, 'rule')} had too little data, as listed below." if absent else "")
+    passed = sum(verdict.kind == FINE for verdict in verdicts)
+    able = passed + sum(verdict.kind == NOT_EVALUATED for verdict in verdicts)
+    if not passed:
+        return "No rule could evaluate the run."
+    if passed == able:
+        return f"No issues found; {plural(passed, 'rule')} evaluated the run."
+    return f"No issues found, but only {count(passed)} of {plural(able, 'rule')} had enough data."
 
 
-def _listed(verdicts: Sequence[Judged]) -> Sequence[Judged]:
-    """Choose the rules with rows: issues and errors, or all evaluated ones if few."""
-    evaluated = [one for one in verdicts if one.kind != NOT_EVALUATED]
-    return evaluated if len(evaluated) <= _MAX_ROWS else [one for one in evaluated if one.kind in (ISSUE, ERROR)]
+# -- lines on rules and data -----------------------------------------------------------------------------------------------
 
 
-def _kept(report: Report, first: int, listed: Sequence[Judged], verdicts: Sequence[Judged]) -> int:
-    """Estimate the number of verdict rows that fit on the first page of the PDF.
-
-    Lengths are in points, from pdf.css; the layout itself follows later.
-    """
-
-    def lines(text: str, wide: int) -> int:
-        return -(-len(text) // wide)
-
-    headline, further = first_sentences(report.summary.headline, _HEADLINE)
-    room = _PAGE - 17 * lines(headline, 58) - 14 * lines(further, 84) - (22 if report.summary.warnings else 0)
-    if tiles := _tiles(report):
-        room -= 40 + 10 * max(lines(tile.detail, 15) + (len(tile.value) > 12) * lines(tile.value, 14) for tile in tiles)
-    room -= 38 + 26 * first
-    room -= 10 * lines(", ".join(one.rule.rule for one in verdicts), 100) + 60  # names of the others
-    for number, verdict in enumerate(listed):
-        room -= 4 + 10 * lines(_finding(verdict).text, 84)
-        if room < 0:
-            return number
-    return len(listed)
-
-
-def _named(left: Sequence[Judged], *, rules: bool) -> list[Markup]:
-    """Name the rules without rows by verdict, or by the missing data."""
+def _counted(verdicts: Sequence[Judged], *, rules: bool) -> Markup:
+    """Write "Rules: 5 issues, 11 passed, 2 informational", each with a link."""
     items = []
-    for kind, sign in SIGNS.items():
-        named = [one for one in left if one.kind == kind]
-        if not named:
-            continue
-        mark = Markup('<span class="{}">{}</span>').format(sign.mark, sign.text)
-        if kind == NOT_EVALUATED:
-            why: dict[str, list[Judged]] = {}
-            for verdict in named:
-                why.setdefault(re.split(r"[:;,.](?: |$)", plain(verdict.rule.reason) or "", maxsplit=1)[0], []).append(verdict)
-            most = sorted(why.items(), key=lambda pair: -len(pair[1]))
-            listed = [
-                say("{} ({})", _names(those), clip(reason, _REASON)) if reason else _names(those) for reason, those in most[:_REASONS]
-            ]
-            listed += [_names([one for _, those in most[_REASONS:] for one in those])] if len(most) > _REASONS else []
-            text = Markup("; ").join(listed)
-            more = Markup(' <a href="#{}">What would supply it</a> is listed in Rules.').format(ABSENT)
-        else:
-            text, more = _names(named), Markup()
-        items.append(say("{}: {}.{}", mark, text, more if rules else ""))
-    if rules and any(one.kind != NOT_EVALUATED for one in left):
-        items[0] += Markup(' What each of the rules found is told in <a href="#rules">Rules</a>.')
-    return items
+    for kind, (noun, nouns) in _WORDS.items():
+        same = [verdict for verdict in verdicts if verdict.kind == kind]
+        if same:
+            text = f"{count(len(same))}\u00a0{noun if len(same) == 1 else nouns}"
+            items.append(_linked(text, same[0].anchor if kind == ISSUE else "rules", rules))
+    if absent := sum(verdict.kind == NOT_EVALUATED for verdict in verdicts):
+        items.append(_linked(f"{count(absent)}\u00a0not\u00a0evaluated", ABSENT, rules))
+    return say("{} {}", _linked("Rules:", "rules", rules), Markup(", ").join(items))
 
 
-def _names(those: Sequence[Judged]) -> Markup:
-    return Markup(", ").join(Markup('<a href="#{}">{}</a>').format(one.anchor, clip(one.rule.rule, 40)) for one in those)
+def _linked(text: str, anchor: str, linked: bool) -> Markup:
+    return Markup('<a href="#{}">{}</a>').format(anchor, text) if linked else Markup("{}").format(text)
 
 
-def _costs(report: Report) -> Figure | None:
-    """Draw kernel time by category, and an average step by part."""
-    drawn = []
-    apart = ""
-    if report.categories:
-        ordered = sorted(report.categories, key=lambda share: -share.percent)
-        head = [(labels.category(share.name), share.percent, meaning_of(share.name)) for share in ordered[:7] if share.percent >= _SMALL]
-        total = sum(share.total_ns for share in report.categories)
-        drawn.append(_strip(f"Kernel time by category: {duration(total)}", head))
-    if report.steps.parts:
-        inference = report.program is not None and report.program.kind == "inference"
-        example = telling(report.steps.parts, "iteration" if inference else "step")
-        breakdown = example.part
-        apart = wall_and_device(report, breakdown)
-        parts = [
-            (part.name, 100.0 * breakdown.mean_ns.get(key, 0.0) / breakdown.mean_step_ns, part.meaning)
-            for key, part in parts_of([breakdown]).items()
-            if breakdown.mean_step_ns
-        ]
-        drawn.append(_strip(example.title, [part for part in parts if part[1] >= _SMALL]))
-    drawn = [strip for strip in drawn if strip.pieces]
-    if not drawn:
+def _data(report: Report) -> str | None:
+    """Write one line on the files that were read."""
+    read = [source for source in report.run.sources if source.format != "unknown"]
+    if not read:
         return None
-    alt = "; ".join(f"{strip.title}, most of it {max(strip.pieces, key=lambda p: p.percent).name}" for strip in drawn)
-    return Figure("summary-costs", strips(drawn), alt, say("What the time was spent on. Parts below 0.5% are not named.{}", apart))
+    events = plural(sum(source.events for source in read), "record")
+    notes = len(report.data_quality)
+    return f"{plural(len(read), 'file')}, {events}; {plural(notes, 'note') if notes else 'nothing was repaired or dropped'}."
 
 
-def _strip(title: str, parts: Sequence[tuple[str, float, str]]) -> Strip:
-    shades = shaded(parts)
-    pieces = [Piece(sector.name, sector.percent, percent(sector.percent), sector.meaning, sector.shade) for sector in shades]
-    if (rest := 100.0 - sum(piece.percent for piece in pieces)) >= _SMALL:
-        pieces.append(Piece("further", rest, percent(rest), "other"))
-    return Strip(title, pieces)
+# -- the job, or the profile window ----------------------------------------------------------------------------------------
 
 
-def _utilization(report: Report) -> Figure | None:
-    """Draw the utilization of the GPUs, or of the processors, over time."""
-    for metric in ("gpu", "cpu"):
-        sampled = [series for series in report.system_usage.series if series.metric == metric and len(series.time_ns) > 1]
-        if sampled:
-            selected = spread(sampled, 3, lambda series: sum(series.mean) / len(series.mean))
-            named = {series.node for series in selected}
-            start = min(series.time_ns[0] for series in selected)
-            drawn = lines([panel(metric, selected, named, start)], "time since the first sample", x_time=True, height=64)
-            mean = sum(sum(series.mean) / len(series.mean) for series in sampled) / len(sampled)
-            source = " (derived from kernel activity)" if sampled[0].derived else ""
-            what = "GPU utilization" if metric == "gpu" else "CPU utilization"
-            more = of_all(len(selected), len(sampled), "node", "utilization")
-            return Figure(
-                "summary-utilization",
-                drawn,
-                f"{what} over time, on average {percent(mean)}",
-                say("{}{} over time, mean of the units of each node; on average {}.{}", what, source, percent(mean), more),
-            )
-    return None
-
-
-def _operators(report: Report) -> Table | None:
-    """List the most costly operators of a run without kernels."""
-    rows = report.framework.cpu_operators[: _most_rows(report)]
-    return table(
-        "summary-operators",
-        f"CPU operators with most time{f', traced {report.steps.traced}' if report.steps.traced else ''}",
-        rows,
-        Col("Operator", lambda row: row.name, kind="name", code=True, limit=60),
-        Col("Cumulative time", lambda row: row.total_ns, duration),
-        Col("Of operator time", lambda row: row.percent, percent),
-        sortable=False,
+def _strip(report: Report, verdicts: Sequence[Judged]) -> list[Block | Only]:
+    """Draw the job; in HTML also for a narrow screen."""
+    strip = report.job_strip
+    assert strip is not None
+    start = strip.start_ns
+    phases = [
+        Phase(phase.name, duration(phase.end_ns - phase.start_ns), phase.start_ns - start, phase.end_ns - start, phase.name == "idle tail")
+        for phase in strip.phases
+    ]
+    marks = [Mark(*_dip(dip, start), dip.start_ns - start, dip.end_ns - start) for dip in strip.dips]
+    if strip.window_start_ns is not None and strip.window_end_ns is not None:
+        length = duration(strip.window_end_ns - strip.window_start_ns)
+        label = f"profile window, {length}"
+        marks.append(Mark(label, "", strip.window_start_ns - start, strip.window_end_ns - start, window=True))
+    times = [at - start for at in strip.time_ns]
+    drawn = Figure(
+        "summary-strip",
+        job_strip(strip.end_ns - start, phases, times, strip.utilization, marks),
+        _strip_alt(strip),
+        _caption(strip, report, verdicts),
     )
+    narrow = job_strip(strip.end_ns - start, phases, times, strip.utilization, marks, width=NARROW)
+    return [drawn, Only("html", dataclasses.replace(drawn, id="summary-strip-narrow", svg=narrow))]
 
 
-def _functions(report: Report) -> Table | None:
-    """List the most costly Python functions of a run without kernels and operators."""
-    functions = leading_functions(report.python_profile)
-    if functions is None:
-        return None
-    group, rows = functions
-    return table(
-        "summary-functions",
-        "Python functions with most own time",
-        rows[: _most_rows(report)],
-        Col("Function", lambda row: word(row.short or row.function, full=row.function, limit=72), kind="name", code=True),
-        Col("Own time", lambda row: round(row.total_s * 1e9), duration),
-        Col("Of own time", lambda row: percent_of(row.total_s, group.total_s) or 0.0, percent),
-        Col("Calls", lambda row: row.calls, count),
-        sortable=False,
+def _dip(dip: Dip, start: int) -> tuple[str, str]:
+    """Return the two parts of the label of a dip: its depth and time, and its causes."""
+    causes = glued(", ".join((*dip.rules, *dip.evidence))) or "unexplained"
+    times = f"{duration(dip.start_ns - start)} to {duration(dip.end_ns - start)}"
+    return f"dip to {brief(dip.mean_percent)}, {times}", f": {causes}"
+
+
+def _strip_alt(strip: JobStrip) -> str:
+    phases = ", ".join(f"{phase.name} {duration(phase.end_ns - phase.start_ns)}" for phase in strip.phases)
+    dips = [f"{''.join(_dip(dip, strip.start_ns))}" for dip in strip.dips]
+    return "; ".join(part for part in (f"Phases of the job: {phases}" if phases else "The job over time", *dips) if part)
+
+
+def _caption(strip: JobStrip, report: Report, verdicts: Sequence[Judged]) -> Markup:
+    """Write what the strip shows, and link the rules that explain it."""
+    anchors = {verdict.rule.rule: verdict.anchor for verdict in reversed(verdicts)}
+    texts = []
+    if strip.metric is not None:
+        units = sum(len({*heat.units}) for heat in report.system_usage.heat if heat.metric == strip.metric)
+        noun = "GPU" if strip.metric == "gpu" else "core"
+        of = f", mean of {plural(units, noun)}" if units > 1 else ""
+        texts.append(say("{} over the job{}.", _METRICS[strip.metric], of))
+    texts += [_phase(phase, anchors) for phase in strip.phases if phase.rule is not None]
+    for dip in strip.dips:
+        linked = Markup(", ").join(_rule(rule, anchors) for rule in dip.rules)
+        cause = Markup("; ").join(part for part in (linked, Markup("{}").format(glued(", ".join(dip.evidence)))) if part)
+        at = duration(dip.start_ns - strip.start_ns)
+        length = duration(dip.end_ns - dip.start_ns)
+        why = say("explained by {}", cause) if cause else Markup("unexplained")
+        texts.append(say("The dip at {}, {} long, is {}.", at, length, why))
+    if strip.dip_count > len(strip.dips):
+        texts.append(say("{} more dips are shorter.", count(strip.dip_count - len(strip.dips))))
+    return Markup(" ").join(texts)
+
+
+def _phase(phase: JobPhase, anchors: dict[str, str]) -> Markup:
+    length = duration(phase.end_ns - phase.start_ns)
+    return say("{} of {}: {}.", capitalized(phase.name), length, _rule(phase.rule or "", anchors))
+
+
+def _rule(rule: str, anchors: dict[str, str]) -> Markup:
+    return Markup('<a href="#{}">{}</a>').format(anchors[rule], rule) if rule in anchors else Markup("{}").format(rule)
+
+
+def _split(report: Report) -> Iterator[Block | Only]:
+    """Draw the GPU time by part, with ranks that are alike as one row."""
+    devices = [device for device in report.time_breakdown if device.span_ns]
+    if not devices:
+        return
+    rows, left_out = alike(devices)
+    alt = "; ".join(
+        f"{label or 'the GPU'}: " + ", ".join(f"{percent(value)} {part.name}" for part, value in zip(PARTS, values, strict=True))
+        for label, values in rows
     )
+    more = f" {count(left_out)} more differ from the median." if left_out else ""
+    span = max(device.first_ns + device.span_ns for device in devices) - min(device.first_ns for device in devices)
+    caption = say("GPU time in the {} profile window by activity.{}", duration(span), more)
+    drawn = Figure("summary-time", time_split(PARTS, rows), alt, caption)
+    yield drawn
+    yield Only("html", dataclasses.replace(drawn, id="summary-time-narrow", svg=time_split(PARTS, rows, width=NARROW)))
 
 
-def _collectives(report: Report) -> Table | None:
-    """List the collectives of a run without kernels and operators."""
-    return table(
-        "summary-collectives",
-        "Collectives with most time",
-        report.framework.collectives[: _most_rows(report)],
-        Col("Collective", lambda share: share.name, kind="name", code=True, limit=60),
-        Col("Total", lambda share: share.total_ns, duration),
-        Col("Of collective time", lambda share: share.percent, percent),
-        Col("Count", lambda share: share.count, count),
-        sortable=False,
-    )
+def alike(devices: Sequence[DeviceTime]) -> tuple[list[tuple[str, list[float]]], int]:
+    """Collapse the devices near the median into one row; list the others.
+
+    Returns rows of a label and the percentages of the parts, those that differ most first, and the number of rows left out."""
+    shares = [[device.of_span(time) for time in part_times(device)] for device in devices]
+    if len(devices) == 1:
+        return [("", shares[0])], 0
+    middle = [statistics.median(values) for values in zip(*shares, strict=True)]
+    far = [max(abs(value - median) for value, median in zip(values, middle, strict=True)) for values in shares]
+    near = [number for number, distance in enumerate(far) if distance < _ALIKE]
+    if len(near) < 2:
+        near = []
+    others = sorted((number for number in range(len(devices)) if number not in near), key=lambda number: -far[number])
+    room = _MOST_ROWS - bool(near)
+    rows = [(_device(devices[number]), shares[number]) for number in others[:room]]
+    if near:
+        spans = sum(devices[number].span_ns for number in near)
+        times = zip(*(part_times(devices[number]) for number in near), strict=True)
+        noun = "rank" if all(device.rank is not None for device in devices) else "GPU"
+        text = f"{plural(len(near), noun)} alike" if others else f"all {plural(len(near), noun)} alike"
+        rows.append((text, [100 * sum(part) / spans for part in times]))
+    return rows, max(0, len(others) - room)
+
+
+def _device(device: DeviceTime) -> str:
+    return labels.device(device.node, device.rank, device.device)

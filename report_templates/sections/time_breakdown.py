@@ -23,7 +23,6 @@ PARTS = (
     Part("idle", "idle"),
 )
 
-FIRST_PAGE: Final = 16  # devices on the first page
 part_times: Final = attrgetter("computation_ns", "exposed_communication_ns", "exposed_memory_ns", "idle_ns")  # in the order of PARTS
 
 

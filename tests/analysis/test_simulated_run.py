@@ -64,10 +64,12 @@ def test_pageable_copies(run: tuple[DemoTruth, Report]) -> None:
 def test_the_headline_names_the_worst_loss(run: tuple[DemoTruth, Report]) -> None:
     truth, report = run
     busy = 100 * sum(r.busy_ns for r in truth.ranks) / sum(r.span_ns for r in truth.ranks)
-    assert report.summary.headline.startswith(f"GPUs were busy {busy:.0f}% of the ")
+    assert next(figure.number for figure in report.summary.figures if figure.key == "gpu_busy") == pytest.approx(busy)
     # The profile is a window of the job, which ends with idle GPUs.
-    assert " that were profiled. " in report.summary.headline
-    assert report.summary.headline.endswith("% of the samples.")
-    assert report.summary.subtitle.startswith("2 nodes x 2 H100 · ")
+    assert report.summary.headline.startswith("GPUs averaged ")
+    assert "The largest avoidable losses are an idle tail (up to " in report.summary.headline
+    assert report.job_strip is not None
+    assert [phase.name for phase in report.job_strip.phases] == ["initialization", "training", "idle tail"]
+    assert report.summary.subtitle.startswith("4 × H100 80GB, 2 nodes · ")
     assert [tile.key for tile in report.summary.tiles if tile.value == "–"] == []
     assert not report.run.relative_times

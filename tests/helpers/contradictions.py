@@ -17,7 +17,7 @@ IDLE: Final = re.compile(r"GPU stood idle for .*? \(([\d.]+) %")
 
 def contradictions(report: Report) -> Iterator[str]:
     """Yield a line per contradiction: the rule, its advice, the figure."""
-    tiles = {tile.key: tile.number for tile in report.summary.tiles}
+    tiles = {tile.key: tile.number for tile in report.summary.figures}
     names = {kernel.name.lower() for kernel in report.kernels}
     program = report.program
     frameworks = program.frameworks if program else ()

@@ -242,7 +242,8 @@ def sections(traces: list[recompute.Trace], report: Report) -> dict[str, tuple[A
         values = recompute.derived_utilization(traces[0])
         usage, active = report.system_usage.nodes[0], report.system_usage.gpu_active
         assert active is not None
-        assert report.summary.tiles[0].value == f"{100 * devices[0]['busy_ns'] / devices[0]['span_ns']:.1f}%"
+        busy = next(figure.number for figure in report.summary.figures if figure.key == "gpu_busy")
+        result["busy"] = (100 * devices[0]["busy_ns"] / devices[0]["span_ns"], busy)
         spread = {key: value for key, value in (recompute.quantiles(values) or {}).items() if key in {"min", "p50", "p95", "p99", "max"}}
         result["utilization"] = (spread, picked(usage, spread))
         result["active"] = ((len(values), sum(value > 0 for value in values)), (active.points, active.active))

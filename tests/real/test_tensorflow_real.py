@@ -103,7 +103,7 @@ def test_without_metadata_times_count_from_the_start_of_the_profile(smdebug: Pat
     assert store.frame("SELECT code, severity FROM ingest_note").rows() == [("relative_times", "info")]
     report = analyze(store)
     assert report.run.relative_times
-    assert "times are relative" in " ".join(report.summary.warnings)
+    assert "times start at 0" in " ".join(report.summary.warnings)
 
 
 def test_timelines_of_the_same_machine_join_the_profile(smdebug: Path, tmp_path: Path) -> None:

@@ -39,17 +39,19 @@ def test_the_only_step_begins_when_the_work_before_it_ends(shared_data: Path) ->
     assert part.mean_step_ns == 35_183_362
     assert [(work.when, work.runs) for work in report.steps.outside] == [("before", 509)]
     assert "509 GPU events" in plain(steps(report).lead)
-    # Inference has the time of its iteration instead of that of a step.
-    assert "step_time" not in [tile.key for tile in report.summary.tiles]
-    [tile] = [tile for tile in report.summary.tiles if tile.key == "iteration_time"]
-    assert tile.value == "47.2 ms"
+    # The range of the forward pass lasts 47.2 ms on the host; the first page has the time of its step on the GPU alone.
+    assert "iteration_time" not in [tile.key for tile in report.summary.tiles]
+    [tile] = [tile for tile in report.summary.tiles if tile.key == "step_time"]
+    assert (tile.label, tile.value) == ("GPU time per step", "34.9 ms")
+    # The work of the step before is not reported as work without an operator.
+    assert "no known operator" not in report.summary.headline
 
 
 def test_steps_of_two_ranks_and_events(shared_data: Path) -> None:
     report, page = reported(shared_data, "sampled_2_ranks/sampled_rank-0.json.gz", "sampled_2_ranks/sampled_rank-1.json.gz")
-    assert plain(telling(report.steps.parts).title).startswith("Average step, wall time: 615 ms to 619 ms on 2 ranks; shown is rank ")
-    assert plain(data_quality(report).lead).startswith("2 files gave 9,485 records;")
-    assert page.startswith("9,489 events, the steps among them, over ")
+    assert plain(telling(report.steps.parts).sentence).startswith("the average step takes 615 ms to 619 ms of wall time on 2 ranks; rank ")
+    assert plain(data_quality(report).lead).startswith("2 files gave 9 485 records;")
+    assert page.startswith("9 489 events, the steps among them, over ")
     assert len(report.steps.steps) == 9489 - 9485
 
 
@@ -72,7 +74,7 @@ def test_ranges_named_as_data_loading_count_where_there_are_no_events(shared_dat
     assert durations
     assert not any("enumerate(DataLoader)" in str(event.get("name")) for event in events)
     report, _ = reported(shared_data, "sampled_2_ranks/sampled_rank-0.json.gz")
-    [tile] = [tile for tile in report.summary.tiles if tile.key == "data_loading"]
+    [tile] = [tile for tile in report.summary.figures if tile.key == "data_loading"]
     # Time that device work and calls cover does not count (recomputed for every trace in test_recomputed.py).
     [part] = report.steps.parts
     assert part.loading_names == ("## data_load ##",)

@@ -6,18 +6,15 @@ import dataclasses
 import html
 import random
 import re
-import shutil
-import subprocess
 from collections.abc import Iterator
 from html.parser import HTMLParser
-from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 from conftest import HOSTILE
 from hand_made_rules import details, result, rule_results
-from postrun.analysis.report import Finding, Report, RuleResult
+from postrun.analysis.report import Action, Actions, Finding, Report, RuleResult
 from postrun.analysis.report.load import rule_details
 from postrun.analysis.report.loop_details import StepOutlierDetails
 from postrun.report_templates.blocks import Figure, Section, coded
@@ -28,19 +25,19 @@ from postrun.report_templates.figures.matrix import matrix
 from postrun.report_templates.figures.paired_bars import paired_bars
 from postrun.report_templates.figures.stacked_bars import Part, stacked_bars
 from postrun.report_templates.figures.workloads import Workload, workloads
-from postrun.report_templates.output import section_list
 from postrun.report_templates.output.pages import page
-from postrun.report_templates.output.render import render
 from postrun.report_templates.output.section_list import context
 from postrun.report_templates.rules.generic import written
 from postrun.report_templates.rules.loop import step_outlier
 from postrun.report_templates.rules.rule_context import RuleContext
-from postrun.report_templates.text.formats import glued
+from postrun.report_templates.sections.summary import brief, gpu_time
+from postrun.report_templates.text.formats import duration, glued
 from report_pages import html_of
 from rule_details import details_from, plain_details
 from slow_params import slow_except
 
 SVG = "{http://www.w3.org/2000/svg}"
+NBSP = "\u00a0"
 
 
 @pytest.fixture(scope="module")
@@ -79,11 +76,11 @@ def words(text: str) -> str:
     return " ".join("".join(_Words(body).parts).replace("\u00a0", " ").replace("\u202f", " ").split())
 
 
-def block(text: str, id: str) -> str:
-    """The table with this id."""
-    match = re.search(rf'id="{id}".*?</table>', text, re.DOTALL)
+def block(text: str, id: str, tag: str = "div") -> str:
+    """Return the block with this id: a table with its notes, or a list."""
+    match = re.search(rf'<{tag}[^>]* id="{id}".*?</{tag}>', text, re.DOTALL)
     assert match is not None, id
-    return f"<div {match[0]}</div>"
+    return match[0]
 
 
 def with_rules(report: Report, *rules: RuleResult) -> Report:
@@ -99,37 +96,18 @@ def parts_of(report: Report) -> dict[str, Section]:
 
 
 @pytest.mark.parametrize("target", ["html", "pdf"])
-def test_the_three_findings_worth_most_stand_first(rich: Report, target: str) -> None:
+def test_the_three_findings_worth_most_are_the_actions(rich: Report, target: str) -> None:
     text = html_of(rich, target)
-    first = words(block(text, "summary-findings"))
-    assert first.startswith("What to do first Times overlap and do not add up.")
+    first = words(block(text, "summary-actions"))
+    assert first.startswith("Recommended actions")
     places = [first.index(finding.title) for finding in rich.findings[:3]]
     assert places == sorted(places)
     assert rich.findings[3].title not in first
-    assert "Overlap all-reduce with backward ExposedCommunication" in first
-    assert "over the threshold" not in first, "the evidence stands below, with the rule"
-    assert "88.0 ms per step 15.9% of the GPU time of the profile 15.9%" in first.replace("step15", "step 15").replace(
-        "profile15", "profile 15"
-    )
     assert "StragglerRank · rank 7, node-1 GPU 3" in first
+    assert "3 more findings: see Rules." in first
     further = words(block(text, "rules-further"))
     assert [finding.title in further for finding in rich.findings] == [False] * 3 + [True] * 3
-    assert text.index('id="summary-findings"') < text.index('id="summary-rules"') < text.index('id="rules-further"')
-
-
-@pytest.mark.parametrize("target", ["html", "pdf"])
-def test_a_finding_that_another_explains_is_below_it(rich: Report, target: str) -> None:
-    """The fifth finding is a short row below the second, which explains it."""
-    cause, folded = rich.findings[1], dataclasses.replace(rich.findings[4], explained_by=rich.findings[1].rule)
-    text = html_of(dataclasses.replace(rich, findings=(*rich.findings[:4], folded, *rich.findings[5:])), target)
-    first, further = words(block(text, "summary-findings")), words(block(text, "rules-further"))
-    assert (
-        first.index(cause.title)
-        < first.index(f"{folded.title} {folded.rule}, explained by {cause.rule}")
-        < first.index(rich.findings[2].title)
-    )
-    assert folded.title not in further
-    assert f"Explained by {cause.rule}: take that finding up first." in words(text)
+    assert text.index('id="summary-actions"') < text.index('id="summary-rules"') < text.index('id="rules-further"')
 
 
 def test_causes_in_a_circle_are_all_listed(rich: Report) -> None:
@@ -140,109 +118,85 @@ def test_causes_in_a_circle_are_all_listed(rich: Report) -> None:
         dataclasses.replace(b, explained_by=a.rule),
         dataclasses.replace(c, explained_by="X"),
     )
-    first = words(block(html_of(dataclasses.replace(rich, findings=circle)), "summary-findings"))
+    first = words(block(html_of(dataclasses.replace(rich, findings=circle)), "summary-actions"))
     assert [finding.title in first for finding in circle] == [True] * 3
 
 
-def test_a_predicted_saving_is_said(rich: Report) -> None:
-    predicted = dataclasses.replace(rich.findings[0], saving_kind="predicted")
-    first = words(block(html_of(dataclasses.replace(rich, findings=(predicted, *rich.findings[1:]))), "summary-findings"))
-    assert "Could save" in first
-    assert "Could save at most" not in first
-    assert "predicted" in first
+def test_the_savings_are_on_one_base(rich: Report) -> None:
+    first, second, third, *_ = rich.findings
+    rows = (
+        Action(first.rank, first.rule, 19.1, 1720 * 10**9, "upper_bound"),
+        Action(second.rank, second.rule, 4.3, 389 * 10**9, "predicted", estimated=True),
+        Action(third.rank, third.rule, None, None, None, cost_percent=12.0, partly=second.rule),
+    )
+    actions = Actions("GPU time of the run", 8976 * 10**9, 8, rows)
+    text = words(block(html_of(dataclasses.replace(rich, actions=actions), "pdf"), "summary-actions"))
+    each = duration(1122 * 10**9).replace(NBSP, " ")
+    assert f"Percent of the GPU time of the run, 8 × {each} = 2.49 GPU-h. Savings overlap; do not add them." in text
+    assert "Estimates assume that the profiled steps are typical." in text
+    assert "Saves, % of the run" in text
+    for part in (
+        f"up to {brief(19.1)} 28.7 GPU-min",
+        f"predicted {brief(4.3)} 6.48 GPU-min estimate",
+        f"costs {brief(12.0)}",
+        "the same as #2.",
+    ):
+        assert part.replace("\u00a0", " ") in re.sub(r"(?<=%)(?=\d)|(?<=min)(?=estimate)", " ", text.replace("\u00a0", " ")), part
+    single = dataclasses.replace(actions, rows=rows[:1])
+    assert "overlap" not in words(block(html_of(dataclasses.replace(rich, actions=single)), "summary-actions"))
 
 
-def test_a_single_finding_does_not_overlap(rich: Report) -> None:
-    text = words(html_of(dataclasses.replace(rich, findings=rich.findings[:1])))
-    assert "What to do first" in text
-    assert "Times overlap" not in text
+@pytest.mark.parametrize(
+    ("ns", "gpus", "text"),
+    [
+        (10_440e9, 8, "2.90 GPU-h"),
+        (3600e9, 1, "1.00 GPU-h"),
+        (3540e9, 1, "59.0 GPU-min"),
+        (59e9, 1, "59.0 GPU-s"),
+        (2e6, 1, "2.00 GPU-ms"),
+        (2e9, 0, "2.00 s"),
+    ],
+)
+def test_gpu_time_in_its_units(ns: float, gpus: int, text: str) -> None:
+    assert gpu_time(ns, gpus).replace("\u00a0", " ") == text
 
 
-def named_of(text: str) -> list[str]:
-    """The lines on the first page that name the rules without a row."""
-    match = re.search(r'<ul class="named">(.*?)</ul>', text, re.DOTALL)
-    return [] if match is None else [words(line) for line in re.findall(r"<li>(.*?)</li>", match[1], re.DOTALL)]
+@pytest.mark.parametrize("target", ["html", "pdf"])
+def test_the_rules_are_one_line_with_links(rich: Report, target: str) -> None:
+    text = html_of(rich, target)
+    lines = block(text, "summary-rules", "ul")
+    assert words(lines).startswith("Rules: 6 issues, 1 error, 14 passed, 2 informational, 2 not evaluated")
+    links = re.findall(r'href="#([^"]*)"', lines)
+    assert links[1] == "rule-CPUBottleneck"
+    assert "rules-absent" in links
+    assert all(f'id="{link}"' in text for link in links)
 
 
-def test_all_verdicts_stand_on_the_first_page_in_their_order(rich: Report) -> None:
-    text = html_of(rich)
-    table = block(text, "summary-rules")
-    assert "Rules: 6 issues, 1 error, 14 passed, 2 informational, 2 not evaluated" in words(table)
-    rows = re.findall(r"<tr>.*?</tr>", table, re.DOTALL)[1:]
-    signs = [next(sign for sign in ("✕ Issue", "! Error") if sign in row) for row in rows]
-    assert signs == ["✕ Issue"] * 6 + ["! Error"]
-    names = [words(row).split()[0] for row in rows]
-    assert names[:6] == ["CPUBottleneck", "ExposedCommunication", "StragglerRank", "LowPrecision", "LowGPUUtilization", "StepOutlier"]
-    assert "<wbr>" not in re.sub(r"(?<=[a-z])<wbr>(?=[A-Z])|(?<=[A-Z])<wbr>(?=[A-Z][a-z])", "", table), "only between words"
-    assert "Low<wbr>GPU<wbr>Utilization</bdi>" in table
-    lines = named_of(text)
-    assert [re.split(r"[:,(]", line)[0] for line in lines] == ["✓ Passed", "i Informational", "– Not evaluated"]
-    assert "OverallSystemUsage, OverallFrameworkMetrics" in lines[1]
-    mentioned = [*names, *re.findall(r"[A-Z]\w+(?=[,.; ])", " ".join(lines))]
-    for rule in rich.rules:
-        assert mentioned.count(rule.rule) == (rule.category != "report"), rule.rule
-    for link in re.findall(r'href="#([^"]*)"', text[text.index('id="summary-rules"') : text.index("Where the time went")]):
-        assert f'id="{link}"' in text
-    assert 'href="#rule-CPUBottleneck"' in rows[0]
-    assert 'href="#rules-absent"' in text
-
-
-def test_few_rules_with_a_verdict_have_a_row_each(rich: Report) -> None:
-    fine_rules = [rule for rule in rich.rules if rule.verdict == "NoIssuesFound" and not rule.informs][:6]
-    for rules, rows in ((fine_rules, 6), ([*fine_rules, result("Other", "system", "NoIssuesFound", "f.")], 0)):
-        text = html_of(with_rules(rich, *rules))
-        first = text[text.index('id="summary-rules"') : text.index("Where the time went")]
-        assert first.count("✓ Passed") == (rows or 1)
-        assert len(named_of(text)) == (not rows)
-        assert f"No rule found an issue; {len(rules)} rules could evaluate the run." in words(text)
-
-
-def test_rules_that_could_not_be_evaluated_are_told_by_what_is_missing(rich: Report) -> None:
-    rules = [
-        result(name, "system", "NotEvaluated", reason=why)
-        for name, why in (("A", "no samples: record them"), ("B", "no steps."), ("C", "no samples"))
-    ]
-    [line] = named_of(html_of(with_rules(rich, *rules)))
-    assert line == "– Not evaluated: A, C (no samples); B (no steps). What would supply it is listed in Rules."
-
-
-def test_a_finding_is_not_said_twice_on_the_first_page(rich: Report) -> None:
-    text = html_of(rich)
-    first = words(text[text.index('id="summary"') : text.index("Where the time went")])
-    assert first.count("Exposed communication costs 1.40 s of 8.80 s, 15.9%, over the threshold of 10%.") == 1
-    assert first.count("60.0% of the matrix time ran in FP32, over the threshold of 30%.") == 1
+@pytest.mark.parametrize(
+    ("passed", "absent", "sentence"),
+    [
+        (1, 15, "No issues found, but only 1 of 16 rules had enough data."),
+        (3, 0, "No issues found; 3 rules evaluated the run."),
+        (0, 2, "No rule could evaluate the run."),
+    ],
+)
+def test_without_an_issue(rich: Report, passed: int, absent: int, sentence: str) -> None:
+    rules = [result(f"P{number}", "system", "NoIssuesFound", "f.") for number in range(passed)]
+    rules += [result(f"N{number}", "system", "NotEvaluated", reason="no samples") for number in range(absent)]
+    assert sentence in words(html_of(with_rules(rich, *rules)))
 
 
 def test_rules_without_a_verdict_are_a_line_in_the_pdf(rich: Report) -> None:
     text = html_of(rich, "pdf")
-    first = text[: text.index('id="contents"')]
-    assert re.search(r"Not evaluated: Dataloader \([^)]+\); SyncBound \(no synchronization calls in this run\)\.", words(first))
-    assert first.count("<tr>") < 40
+    assert text[: text.index('id="contents"')].count("<tr>") < 40
     assert words(text).count("Profile with torch.profiler on CPU activity.") == 2
     assert "PageableCopies: KeyError: 'kind'" in words(text)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("paper", ["A4", "Letter"])
-def test_the_first_page_of_the_pdf_holds_all_verdicts(rich: Report, tmp_path: Path, paper: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if shutil.which("pdftotext") is None:
-        pytest.skip("pdftotext is not installed (apt-get install poppler-utils)")
-    more = " This holds for every one of the devices that were looked at, in each window."
-    long = tuple(dataclasses.replace(rule, finding=rule.finding and rule.finding + more) for rule in rich.rules)
-    monkeypatch.setattr(section_list, "SECTIONS", section_list.SECTIONS[:2])  # what follows takes long to lay out
-    file = render(dataclasses.replace(rich, rules=long), tmp_path, ("pdf",), paper=paper)["pdf"]
-    pages = subprocess.run(["pdftotext", "-layout", str(file), "-"], capture_output=True, text=True, check=True).stdout.split("\f")
-    first = " ".join(pages[0].split())
-    assert "What would supply it" in first
-    for rule in rich.rules[1:]:
-        assert rule.rule in first, rule.rule
-    assert not re.match(r"\s*resnet50-ddp\s+postrun\s+Rule\s+Verdict", pages[1])
 
 
 def test_a_report_of_no_rules_says_so(small_reports: dict[str, Report]) -> None:
     text = words(html_of(small_reports["empty"]))
     assert "No rule was selected for this report" in text
-    assert "What to do first" not in text
+    assert "Recommended actions" not in text
 
 
 def test_a_report_of_nothing_evaluated(small_reports: dict[str, Report]) -> None:
@@ -250,8 +204,7 @@ def test_a_report_of_nothing_evaluated(small_reports: dict[str, Report]) -> None
     for target in ("html", "pdf"):
         text = html_of(with_rules(small_reports["empty"], *rules), target)
         assert "None of 2 rules could be evaluated" in words(text)
-        assert "Not evaluated: A, B (no samples)" in words(text)
-        assert "No rule could evaluate the run. 2 rules had too little data" in words(text)
+        assert "No rule could evaluate the run." in words(text)
         assert "no samples" in words(text)
 
 
@@ -431,7 +384,7 @@ def test_no_details_at_all(rich: Report, details: Any) -> None:
 
 def test_an_unknown_verdict_reads_as_an_error(rich: Report) -> None:
     rule = dataclasses.replace(result("Odd", "custom", "Whatever", "f."), category="custom")
-    assert "! Error" in words(block(html_of(with_rules(rich, rule)), "summary-rules"))
+    assert "1 error" in words(block(html_of(with_rules(rich, rule)), "summary-rules", "ul"))
 
 
 # -- figures ---------------------------------------------------------------------------------------------------------------

@@ -139,7 +139,7 @@ def _title(main: ExposedCopy | None, devices: Sequence[DeviceTime]) -> str:
     if main.kind in ("DtoD", "Memset"):
         return "Avoid copies within the device" if main.kind == "DtoD" else "Avoid clearing memory"
     if main.memory == "pageable":
-        return "Copy from pinned memory"
+        return "Use pinned memory for copies"
     if _offloaded(main):
         return "Keep the parameters on the device"
     if _little(devices):

@@ -212,7 +212,8 @@ def _title(run: RunData) -> str:
     main = next(iter(_of_memory(run, "pageable")), None)
     if main is not None and moves_weights(run.program, main.kind, (main.total_bytes or 0) / main.count):
         return "Keep weights on the GPU"
-    return "Copy from pinned memory"
+    direction = {"HtoD": "host-to-device ", "DtoH": "device-to-host "}.get(main.kind, "") if main is not None else ""
+    return f"Use pinned memory for {direction}copies"
 
 
 def _recommendation(run: RunData) -> str:

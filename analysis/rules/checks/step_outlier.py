@@ -403,10 +403,11 @@ def _cost(groups: Sequence[_Group]) -> Cost:
         low, high = spans.get(group.process, (first, last))
         spans[group.process] = min(low, first), max(high, last)
     cost = sum(group.extra_ns for group in issues)
-    number = sum(len(group.outliers) for group in issues)
+    # Ranks that recorded the same slow step count it once.
+    number = len({(group.row.phase, *step) for group in issues for step in group.outliers.select("number", "again").iter_rows()})
     concerned = {group.location for group in issues}
     return Cost(
-        title=f"Shorten the {wording.plural(number, 'slow step')}",
+        title=f"Remove the {'stall' if number == 1 else 'stalls'} in {wording.plural(number, 'slow step')}",
         ns=cost,
         of_ns=sum(last - first for first, last in spans.values()),
         saving_ns=cost,

@@ -244,7 +244,9 @@ def _slower(store: Store, others: list[int], process: int) -> tuple[float | None
 
 
 def _cost(run: RunData, compared: pl.DataFrame, ranks: list[RankOverSteps], bad: list[RankOverSteps], gain: Gain | None) -> Cost:
-    title = f"Check {bad[0].place}" if len(bad) == 1 else f"Check {bad[0].place} and {plural(len(bad) - 1, 'more rank')}"
+    rank, _, gpu = bad[0].place.partition(", ")
+    first = f"{rank} ({gpu})" if gpu else rank
+    title = f"Inspect {first}" if len(bad) == 1 else f"Inspect {first} and {plural(len(bad) - 1, 'more rank')}"
     where = "; ".join(rank.place for rank in bad[:3]) + (f" and {len(bad) - 3} more" if len(bad) > 3 else "")
     if gain is not None:
         return predicted_cost(run, title, gain.percent, where)

@@ -326,7 +326,7 @@ def _torchrec(lead: Lead, facts: Facts) -> tuple[str, str] | None:
         return None
     if facts.sparse_pipeline:
         fewer = "" if _narrow(lead) or lead.part is None else "Exchange fewer bytes (`QCommsConfig` of TorchRec with BF16), divide"
-        return "Shorten the all-to-all exchange that stays exposed", (
+        return "Reduce exposed all-to-all time", (
             f"{fewer or 'Divide'} the embedding tables more evenly over the ranks, and wait for an exchange only where its result is"
             " needed; the next batch is already exchanged ahead"
         )

@@ -20,6 +20,7 @@ from postrun.analysis.report import (
     Process,
     Report,
     Run,
+    Series,
     Share,
     Step,
     StepBar,
@@ -30,11 +31,15 @@ from postrun.analysis.report import (
     SystemUsage,
     Tile,
 )
+from postrun.analysis.report.efficiency import DevicePeaks, Efficiency, OperatorWork
+from postrun.analysis.report.first_page import Action, Actions
 from postrun.analysis.report.rules import Finding
 from postrun.analysis.report.work_details import RecompilesDetails
 from postrun.analysis.run.summary import summary
 from postrun.analysis.run.summary_data import SummaryData
 from postrun.analysis.toolkit.labels import short_model
+from postrun.analysis.toolkit.wording import duration as time_text
+from postrun.analysis.toolkit.wording import percent, whole_percent
 
 MS = 1_000_000
 
@@ -73,15 +78,21 @@ def used(node: str, index: int, name: str | None = "NVIDIA H100 80GB HBM3") -> D
     return Device(node, index, name, None, None, None, None, None, True)
 
 
-def gpu(p50: float, p95: float, node: str = "host", derived: bool = False) -> MetricUsage:
-    return MetricUsage(node, "gpu", "%", 9, 99, p95, p95, p50, 0, derived)
+def sampled(mean: float, node: str = "host", metric: str = "gpu", derived: bool = False) -> Series:
+    """Return a curve around ``mean``, which no quantile of it is."""
+    values = (mean - 10, mean - 10, mean + 20)
+    return Series(node, metric, "%", (0, 1, 2), values, values, values, derived)
+
+
+def usage(metric: str, node: str = "host", derived: bool = False) -> MetricUsage:
+    return MetricUsage(node, metric, "%", 9, 99, 98, 97, 34.4, 0, derived)
 
 
 def summed(
-    *, breakdown: Sequence[DeviceTime] = (), steps: Steps | None = None, gpus: Sequence[MetricUsage] = (), active: ActiveTime | None = None,
+    *, breakdown: Sequence[DeviceTime] = (), steps: Steps | None = None, series: Sequence[Series] = (), active: ActiveTime | None = None,
     matrix: Sequence[Share] = (), run: dict[str, Any] | None = None, nodes: Sequence[str] = (), devices: Sequence[Device] = (),
     processes: int = 0, loader: bool = True, notes: Sequence[Note] = (), duration: int | None = None, bars: StepBreakdown | None = None,
-    findings: Sequence[Finding] = (), rules: Sequence[Any] = (),
+    findings: Sequence[Finding] = (), rules: Sequence[Any] = (), efficiency: Efficiency | None = None, actions: Actions | None = None,
 ) -> Summary:  # fmt: skip
     plain_run: dict[str, Any] = {
         "name": "run", "status": "completed", "started_at_ns": None, "ended_at_ns": None, "relative_times": False, "framework": None,
@@ -93,7 +104,9 @@ def summed(
         "devices": devices,
         "processes": [Process("host", i, i, None, None, None) for i in range(processes)],
         "job_statistics": JobStatistics(None, None, duration, *[None] * 9),
-        "system_usage": SystemUsage(tuple(gpus), (), active, None, (), (), None),
+        "system_usage": SystemUsage(
+            tuple(usage(row.metric, row.node, row.derived) for row in series), (), active, None, tuple(series), (), None
+        ),
         "precision": Precision((), tuple(matrix)),
         "steps": steps or Steps((), (), (), "none"),
         "step_breakdown": bars or StepBreakdown(),
@@ -101,6 +114,9 @@ def summed(
         "python_profile": None,
         "findings": findings,
         "rules": rules,
+        "efficiency": efficiency,
+        "actions": actions,
+        "iteration_kinds": (),
         "framework": SimpleNamespace(collectives=(), step_parts=()),
     }
     report = Report(**(dict.fromkeys(field.name for field in dataclasses.fields(Report)) | sections))
@@ -108,7 +124,7 @@ def summed(
 
 
 def tile(result: Summary, key: str) -> Tile:
-    (match,) = [t for t in result.tiles if t.key == key]
+    (match,) = [t for t in result.figures if t.key == key]
     return match
 
 
@@ -118,34 +134,35 @@ def test_the_page_of_a_run_with_everything() -> None:
         breakdown=[device_time(3, 1000 * MS, 600 * MS, 50 * MS, 20 * MS), device_time(7, 1000 * MS, 620 * MS, 200 * MS, 190 * MS)],
         steps=Steps((*row([170, 178, 250], 3), *row([170, 178, 250], 7)), (), (part(6 * MS, 178 * MS),), None),
         bars=average(6, 210 * MS),
-        gpus=[gpu(60, 97)],
+        series=[sampled(50), sampled(60, "b")],
         matrix=[Share("FP32", 59, 5, 59.0), Share("BF16", 41, 4, 41.0)],
         nodes=["a", "b"],
         devices=[used(node, index) for node in "ab" for index in range(4)],
         run={"framework": "PyTorch 2.13"},
+        processes=1,
         duration=1_122_000 * MS,
     )
-    # 1 s of a job of 18 min 42 s was profiled; 10.5% of the span is exposed communication.
+    # 10.5% of the window is exposed communication.
     assert result.headline == (
-        "GPUs were busy 61% of the 1.00 s that were profiled."
-        " For 10% of the time they only waited for communication, from 2% on rank 3 to 19% on rank 7."
+        f"GPUs averaged {whole_percent(55)} utilization over the {time_text(1_122_000 * MS)} job. Exposed communication takes"
+        f" {whole_percent(10.5)} of the GPU time in the profile window ({whole_percent(2)} on rank 3, {whole_percent(19)} on rank 7)."
     )
-    assert result.subtitle == "2 nodes x 4 H100 · PyTorch 2.13 · 18 min 42 s"
+    assert result.subtitle == f"8 × H100 80GB, 2 nodes · PyTorch 2.13 · {time_text(1_122_000 * MS)} · completed · data: complete"
     assert [(t.key, t.value, t.detail) for t in result.tiles] == [
-        ("gpu_busy", "61.0%", "p95 of utilization 97%"),
-        ("step_time", "178 ms", "median of 3 steps"),
-        ("exposed_communication", "10.5%", "35.0 ms per step"),
-        ("data_loading", "3.4%", "6.00 ms per step"),
-        ("lower_precision", "41.0%", "of 100 ns in matrix kernels, BF16"),
+        ("gpu_utilization", whole_percent(55), "mean of the samples over 2 ns of samples"),
+        ("step_time", "178 ms", "median of 3 steps, step to step, GPU time 174 ms"),
+        ("exposed_communication", whole_percent(10.5), "of GPU time in the profile window"),
+        ("data_loading", percent(3.4), "of a step, 6.00 ms"),
     ]
     assert result.warnings == ()
 
 
 def test_only_system_metrics_are_said_as_such() -> None:
-    cpu, memory = (MetricUsage("a", metric, "%", 9, 99, 98, 97, 34.4, 0, False) for metric in ("cpu", "cpu_memory"))
-    result = summed(gpus=[cpu, memory])
-    assert result.headline == "CPU utilization was 34% (median of the samples). Nothing was recorded of a GPU, and no steps."
-    assert summed(gpus=[memory]).headline == "Nothing was recorded of a GPU, and no steps: there are only system metrics."
+    result = summed(series=[sampled(34, metric="cpu"), sampled(50, metric="cpu_memory")])
+    assert result.headline == f"CPU utilization averaged {whole_percent(34)}. Nothing was recorded of a GPU, and no steps."
+    assert summed(series=[sampled(50, metric="cpu_memory")]).headline == (
+        "Nothing was recorded of a GPU, and no steps: there are only system metrics."
+    )
 
 
 @pytest.mark.parametrize(("recompilations", "words"), [(0, ""), (1, " (1 recompilation)"), (5, " (5 recompilations)")])
@@ -158,18 +175,18 @@ def test_a_log_of_compilations_alone_is_the_headline(recompilations: int, words:
 def test_nothing_known_is_said_as_such() -> None:
     result = summed()
     assert result.headline == "No GPU activity, no steps and no utilization in this run: there is nothing to time."
-    assert result.subtitle == ""
-    assert [(t.key, t.value) for t in result.tiles] == [
-        (key, "–") for key in ("gpu_busy", "step_time", "exposed_communication", "data_loading", "lower_precision")
-    ]
-    assert all(t.detail for t in result.tiles)
+    assert result.subtitle == "completed"
+    assert result.tiles == ()
+    assert {t.value for t in result.figures} == {"–"}
+    assert {"gpu_busy", "step_time", "exposed_communication", "data_loading", "lower_precision"} <= {t.key for t in result.figures}
+    assert all(t.detail for t in result.figures)
 
 
 def test_one_gpu_without_collectives_or_steps() -> None:
     result = summed(breakdown=[device_time(0, 200, 122)], processes=1, nodes=["a"], devices=[used("a", 3)])
-    assert result.headline == "The GPU was busy 61% of the time."
-    assert result.subtitle == "1 node x 1 H100"
-    assert (tile(result, "gpu_busy").value, tile(result, "gpu_busy").detail) == ("61.0%", "of the span of 1 GPU")
+    assert result.headline == f"The GPU was busy {whole_percent(61)} of the 200 ns profile window."
+    assert result.subtitle == "1 × H100 80GB, 1 node · completed · data: complete"
+    assert (tile(result, "gpu_busy").value, tile(result, "gpu_busy").detail) == (whole_percent(61), "of the 200 ns profile window")
     assert (tile(result, "exposed_communication").value, tile(result, "exposed_communication").detail) == (
         "–",
         "no collective kernels recorded",
@@ -179,53 +196,69 @@ def test_one_gpu_without_collectives_or_steps() -> None:
 def test_the_largest_loss_is_named() -> None:
     loading = Steps((step(10),), (), (part(33.4, 100),), None)
     busy = [device_time(0, 100, 61, 10, 8)]
-    assert summed(breakdown=busy, steps=loading).headline.endswith("33% of a step went to data loading.")
-    assert summed(breakdown=busy, steps=loading, loader=False).headline.endswith("For 8% of the time it only waited for communication.")
-    assert summed(breakdown=[device_time(0, 100, 61, 10, 4)]).headline == "The GPU was busy 61% of the time."
+    window = "of the GPU time in the profile window."
+    exposed, loads = f"Exposed communication takes {percent(8)} {window}", f"Data loading takes {whole_percent(33.4)} of a step."
+    assert summed(breakdown=busy, steps=loading).headline.endswith(loads)
+    assert summed(breakdown=busy, steps=loading, loader=False).headline.endswith(exposed)
+    assert (
+        summed(breakdown=[device_time(0, 100, 61, 10, 4)]).headline == f"The GPU was busy {whole_percent(61)} of the 100 ns profile window."
+    )
     copying = [dataclasses.replace(one, exposed_memory_ns=9) for one in busy]
-    assert summed(breakdown=copying).headline.endswith("For 9% of the time it only copied or set memory.")
+    assert summed(breakdown=copying).headline.endswith(f"Exposed copies and memsets take {percent(9)} {window}")
     copying = [dataclasses.replace(one, exposed_memory_ns=7) for one in busy]
-    assert summed(breakdown=copying).headline.endswith("For 8% of the time it only waited for communication.")
+    assert summed(breakdown=copying).headline.endswith(exposed)
 
 
 def test_hidden_communication_is_none_exposed() -> None:
     result = summed(breakdown=[device_time(0, 100, 61, 10, 0), device_time(1, 100, 61, 10, 0)])
-    assert (tile(result, "exposed_communication").value, tile(result, "exposed_communication").detail) == ("0%", "of the span of 2 GPUs")
+    assert tile(result, "exposed_communication").value == whole_percent(0)
+    assert tile(result, "gpu_busy").detail == "of the 100 ns profile window, 2 GPUs"
 
 
-def test_a_process_without_steps_does_not_dilute_the_time_per_step() -> None:
-    result = summed(
-        breakdown=[device_time(0, 100, 60, 10, 8), device_time(1, 100, 60, 10, 90)],
-        steps=Steps((step(10), step(10)), (), (), None),
-        bars=average(2, 8),
+def action(rule: str, percent: float | None, *, kind: str = "upper_bound", cost: float | None = None, partly: str | None = None) -> Action:
+    return Action(hash(rule), rule, percent, None, kind, cost_percent=cost, partly=partly)
+
+
+def with_actions(*rows: Action, base: str = "GPU time of the run") -> dict[str, Any]:
+    findings = [Finding(row.finding, row.rule, "low", "Do it", "So.", None, "rank 5, b GPU 1", 1, 9.0, None, 1, 9.0, base) for row in rows]
+    return {"findings": findings, "actions": Actions(base, 1, 1, rows)}
+
+
+def test_the_headline_lists_the_two_largest_losses() -> None:
+    busy = [device_time(0, 100, 61, 10, 8)]
+    first, second = action("InputBound", 19.1), action("StragglerRank", 4.3, kind="predicted")
+    explained, third = action("ExposedCommunication", 12.2, partly="StragglerRank"), action("SyncBound", 3.0)
+    text = summed(breakdown=busy, **with_actions(first, second, explained, third)).headline
+    assert text.endswith(
+        f" The largest avoidable losses are waiting for data (up to {whole_percent(19)} of the run) and slow rank 5"
+        f" (predicted {percent(4.3)})."
     )
-    assert tile(result, "exposed_communication").detail == "4 ns per step"
+    text = summed(breakdown=busy, **with_actions(action("InputBound", None, cost=19.1), base="GPU time in the profile window")).headline
+    assert text.endswith(f" The largest loss is waiting for data ({whole_percent(19)} of the window).")
+    # A saving below 2% is not named, but the exposed communication is.
+    assert "Exposed communication takes" in summed(breakdown=busy, **with_actions(action("InputBound", 1.9))).headline
 
 
-@pytest.mark.parametrize(
-    ("ranks", "gpus", "subject"), [((0,), 1, "it was"), ((0,), 4, "the GPUs were"), ((0, 1), 2, "they were"), ((0, 1), 8, "they were")]
-)
-def test_activity_over_the_whole_job_is_of_the_gpus_that_were_sampled(ranks: tuple[int, ...], gpus: int, subject: str) -> None:
-    result = summed(
-        breakdown=[device_time(rank, 1000 * MS, 900 * MS, device=rank) for rank in ranks],
-        devices=[used("a", index) for index in range(gpus)],
-        active=ActiveTime(200, 21, 10.5, False),
-        duration=60_000 * MS,
+def test_mfu_states_its_divisor() -> None:
+    def operator(kind: str, flop: int) -> OperatorWork:
+        return OperatorWork("mm", [], [], [], 2, 1, flop, flop, 1, None, None, None, None, "compute", None, None, None, 0, kind)
+
+    peaks = DevicePeaks("H100", "H100 SXM", {"bf16": 989e12, "fp32": 67e12}, None, None, "a paper")
+    work = Efficiency((operator("fp32", 10), operator("bf16", 90)), 0, (peaks,), 41.2, 41.2, 80.0, True, measured_over="steps")
+    result = tile(summed(efficiency=work), "mfu")
+    assert (result.value, result.detail) == (
+        f"at least {whole_percent(41)}",
+        "model FLOPs over step time × dense peak (BF16 989 TFLOPS)",
     )
-    assert result.headline.endswith(f" of the 1.00 s that were profiled. Over the whole job {subject} active in 10.5% of the samples.")
+    assert tile(summed(efficiency=Efficiency(no_mfu="No shapes.")), "mfu").detail == "No shapes."
 
 
-def test_sampled_utilization_stands_in_for_device_work() -> None:
-    result = summed(gpus=[gpu(38.4, 90), gpu(50, 97, "b")])
-    assert result.headline == "GPU utilization was 38–50%, depending on the node (median of the samples)."
-    assert (tile(result, "gpu_busy").label, tile(result, "gpu_busy").value) == (
-        "GPU utilization (median)",
-        "38–50%, depending on the node",
-    )
-    assert tile(result, "gpu_busy").detail == "p95 of utilization up to 97%"
-    assert summed(gpus=[gpu(38.4, 90)]).headline == "GPU utilization was 38% (median of the samples)."
-    assert summed(gpus=[gpu(0, 0)], active=ActiveTime(9, 0, 0.0, False)).headline == "No GPU was active in any sample."
-    assert tile(summed(gpus=[gpu(38, 90, derived=True)]), "gpu_busy").value == "–"
+def test_samples_come_before_the_busy_share_of_the_window() -> None:
+    result = summed(series=[sampled(38), sampled(50, "b")], breakdown=[device_time(0, 100, 61)], devices=[used("a", 0), used("b", 0)])
+    assert result.headline == f"The GPU averaged {whole_percent(44)} utilization over the samples."
+    assert [t.key for t in result.tiles] == ["gpu_utilization"]
+    assert summed(series=[sampled(10)], active=ActiveTime(9, 0, 0.0, False)).headline == "No GPU was active in any sample."
+    assert tile(summed(series=[sampled(38, derived=True)]), "gpu_utilization").value == "–"
 
 
 def test_host_only_trace() -> None:
@@ -245,15 +278,13 @@ def test_step_times_of_a_part_of_the_steps_name_it() -> None:
 def test_evaluation_steps_are_not_mixed_with_training_steps() -> None:
     steps = Steps((*row([100] * 3, phase="TRAIN"), *row([10] * 9, phase="EVAL", on_device=False)), (), (), None)
     result = tile(summed(steps=steps), "step_time")
-    assert (result.value, result.detail) == ("100 ms", "median of 3 steps")
+    assert (result.value, result.detail) == ("100 ms", "median of 3 steps, step to step, GPU time 100 ms")
 
 
 def test_profiled_steps_are_not_mixed_with_those_of_the_whole_job() -> None:
     whole_job = [step(50 * MS, phase="TRAIN", on_device=False)] * 1000
     steps = Steps((*whole_job, *row([40] * 8)), (), (), None)
-    result = summed(steps=steps, breakdown=[device_time(0, 320 * MS, 300 * MS, 80 * MS, 16 * MS)], bars=average(8, 16 * MS))
-    assert tile(result, "step_time").value == "40.0 ms"
-    assert tile(result, "exposed_communication").detail == "2.00 ms per step"
+    assert tile(summed(steps=steps), "step_time").value == "40.0 ms"
 
 
 @pytest.mark.parametrize(
@@ -273,7 +304,7 @@ def test_lower_precision(matrix: list[tuple[str, int]], value: str, detail: str)
 def test_no_loader_events_is_not_zero() -> None:
     steps = Steps((step(10),), (), (part(0, 100),), None)
     assert tile(summed(steps=steps, loader=False), "data_loading").value == "–"
-    assert (tile(summed(steps=steps), "data_loading").value, tile(summed(steps=steps), "data_loading").detail) == ("0%", "0 ns per step")
+    assert (tile(summed(steps=steps), "data_loading").value, tile(summed(steps=steps), "data_loading").number) == (whole_percent(0), 0.0)
 
 
 def test_warnings() -> None:
@@ -283,18 +314,22 @@ def test_warnings() -> None:
     result = summed(run={"status": "partial", "relative_times": True}, notes=notes)
     assert result.warnings == (
         "partial: the run or a trace of it was cut off",
-        "times are relative: no source has the time of day",
+        "no wall-clock time in the input; times start at 0",
         "trace a.json ends in the middle",
-        "2 warnings of the readers: see data quality",
+        "2 input warnings; see Data quality",
     )
     assert summed(run={"status": "failed"}).warnings == ("the run failed",)
 
 
 def test_machines_of_the_subtitle() -> None:
-    assert summed(nodes=["a", "b"], devices=[used("a", 0), used("a", 1), used("b", 0)]).subtitle == "3 H100 on 2 nodes"
-    assert summed(nodes=["a"], devices=[used("a", 0), used("a", 1, "Tesla T4")]).subtitle == "1 node x 2 GPUs"
-    assert summed(nodes=["a"], devices=[used("a", 0, None)]).subtitle == "1 node x 1 GPU"
-    assert summed(nodes=["a"], run={"started_at_ns": 5, "ended_at_ns": 5 + 12_400 * MS}).subtitle == "1 node · 12.4 s"
+    def machines(**more: Any) -> str:
+        return summed(**more).subtitle.split(" · ")[0]
+
+    assert machines(nodes=["a", "b"], devices=[used("a", 0), used("a", 1), used("b", 0)]) == "3 × H100 80GB, 2 nodes"
+    assert machines(nodes=["a"], devices=[used("a", 0), used("a", 1, "Tesla T4")]) == "2 GPUs, 1 node"
+    assert machines(nodes=["a"], devices=[used("a", 0, None)]) == "1 GPU, 1 node"
+    assert machines(nodes=["a"], devices=[used("a", 0, "Tesla V100-SXM2-32GB")]) == "1 × V100 32GB, 1 node"
+    assert summed(nodes=["a"], run={"started_at_ns": 5, "ended_at_ns": 5 + 12_400 * MS}).subtitle == "1 node · 12.4 s · completed"
 
 
 @pytest.mark.parametrize(
@@ -319,20 +354,20 @@ def test_step_time_is_from_step_to_step() -> None:
     # Device work of 119 ms in steps that follow each other every 178 ms.
     steps = Steps(tuple(row([118, 119, 120], wait=59)), (), (part(59 * MS, 178 * MS, 3),), None)
     result = tile(summed(steps=steps), "step_time")
-    assert (result.label, result.value, result.detail) == ("step time", "178 ms", "median of 3 steps, GPU time per step 118 ms")
+    assert (result.label, result.value, result.detail) == ("step time", "178 ms", "median of 3 steps, step to step, GPU time 118 ms")
     alone = tile(summed(steps=Steps((step(119 * MS),), (), (), None)), "step_time")
     assert (alone.label, alone.value, alone.detail) == ("GPU time per step", "119 ms", "one step, without the wait before it")
 
 
 def test_tiles_carry_their_numbers() -> None:
     result = summed(breakdown=[device_time(0, 200, 122, 20, 10)], steps=Steps((step(10),), (), (part(33.4, 100),), None))
-    numbers = {t.key: (t.number, t.unit) for t in result.tiles}
+    numbers = {t.key: (t.number, t.unit) for t in result.figures if t.number is not None}
     assert numbers == {
         "gpu_busy": (61.0, "percent"),
         "step_time": (10.0, "ns"),
         "exposed_communication": (5.0, "percent"),
         "data_loading": (pytest.approx(33.4), "percent"),
-        "lower_precision": (None, "percent"),
+        "copies": (0.0, "percent"),
     }
 
 
@@ -343,23 +378,36 @@ def test_a_trace_cut_off_before_any_device_work() -> None:
 
 def test_doubt_about_the_whole_run_is_said_on_the_first_page() -> None:
     notes = [Note(None, "warning", "several_runs", "rank 0 occurs 4 times", 1, None, None), Note(None, "warning", "c", "m", 1, None, None)]
-    assert summed(notes=notes).warnings == ("rank 0 occurs 4 times", "1 warning of the readers: see data quality")
+    assert summed(notes=notes).warnings == ("rank 0 occurs 4 times", "1 input warning; see Data quality")
 
 
 def test_ranks_that_were_not_captured_are_said() -> None:
     result = summed(processes=2, nodes=["a"], devices=[used("a", 0), used("a", 1)], run={"world_size": 128})
-    assert result.subtitle == "1 node x 2 H100 · 2 of 128 ranks"
-    assert summed(processes=2, nodes=["a"], run={"world_size": 2}).subtitle == "1 node"
+    assert result.subtitle == "2 × H100 80GB, 1 node · completed · data: 2 of 128 ranks"
+    assert result.caveats == ("Only 2 of 128 ranks were captured: waits for other ranks count as communication.",)
+    (line,) = summed(processes=1, run={"world_size": 8}).caveats
+    assert line == "Only rank 0 of 8 was captured: waits for other ranks count as communication."
+    assert summed(processes=2, run={"world_size": 2}).caveats == ()
+
+
+@pytest.mark.parametrize(
+    ("steps", "words"), [(6, "Only 6 steps (60.0 ms) were profiled."), (1, "Only 1 step (60.0 ms) was profiled."), (10, None)]
+)
+def test_few_profiled_steps_are_a_caveat(steps: int, words: str | None) -> None:
+    listed = [dataclasses.replace(step(MS), index=number) for number in range(steps)]
+    result = summed(breakdown=[device_time(0, 60 * MS, 50 * MS)], steps=Steps(tuple(listed), (), (), None))
+    assert result.caveats == ((words,) if words else ())
+
+
+def test_the_state_of_the_data_is_in_the_subtitle() -> None:
+    notes = [Note(None, "warning", "c", "m", 1, None, None), Note(None, "info", "c", "m", 1, None, None)]
+    assert summed(processes=1, notes=notes).subtitle == "completed · data: 1 warning"
+    assert summed(processes=1, notes=notes, run={"status": "partial"}).subtitle == "partial · data: incomplete"
 
 
 def test_machines_that_no_file_names_are_not_counted() -> None:
     result = summed(processes=2, nodes=["unknown host"], devices=[used("unknown host", 0), used("unknown host", 1)])
-    assert result.subtitle == "2 H100, host unknown"
-
-
-def test_an_outer_percentile_needs_several_steps() -> None:
-    steps = Steps(tuple(row(range(100, 121))), (), (), None)  # 21 steps: p95 is the twentieth, 119 ms
-    assert tile(summed(steps=steps), "step_time").detail == "p95 119 ms"
+    assert result.subtitle.split(" · ")[0] == "2 × H100 80GB"
 
 
 def finding(cost: float | None, saving: float | None = None) -> Finding:
@@ -379,4 +427,4 @@ def finding(cost: float | None, saving: float | None = None) -> Finding:
 def test_a_headline_without_a_finding_of_worth(findings: Sequence[Finding], little: bool) -> None:
     """The limit is 2% of the saving, else of the cost."""
     text = summed(breakdown=[device_time(0, 1000, 900)], findings=findings).headline
-    assert text.endswith("No finding is worth 2% of the time or more.") is little
+    assert text.endswith(f"No finding is worth {whole_percent(2)} of the time or more.") is little

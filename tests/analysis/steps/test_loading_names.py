@@ -12,6 +12,7 @@ import pytest
 from postrun.analysis import Options, analyze
 from postrun.analysis.report import Report
 from postrun.analysis.steps.loading_names import DATA_LOADING
+from postrun.analysis.toolkit.wording import whole_percent
 from postrun.ingest.derive.steps import derive_steps
 from postrun.ingest.store import Store
 
@@ -79,7 +80,7 @@ def test_the_names_in_the_steps_are_told_in_their_order(make_store: MakeStore) -
     assert part.mean_ns == {"data_loader": 35 * MS, "work": 40 * MS, "load checkpoint": 5 * MS, "other": 20 * MS}
     assert part.loading_names == ("load", "fetch")
     tile = next(tile for tile in report.summary.tiles if tile.key == "data_loading")
-    assert (tile.value, tile.detail) == ("35.0%", "35.0 ms per step")
+    assert (tile.value, tile.detail) == (whole_percent(35), "of a step, 35.0 ms")
 
 
 def test_little_loading_is_still_told(make_store: MakeStore) -> None:
@@ -91,5 +92,5 @@ def test_little_loading_is_still_told(make_store: MakeStore) -> None:
 
 def test_steps_without_ranges_are_not_called_unprofiled(make_store: MakeStore) -> None:
     report = reported(make_store, *(ranged("step", 10 * i, 10 * i + 10, value=i) for i in range(30)))
-    tile = next(tile for tile in report.summary.tiles if tile.key == "data_loading")
+    tile = next(tile for tile in report.summary.figures if tile.key == "data_loading")
     assert (tile.value, tile.detail) == ("–", "nothing annotated inside of the steps")

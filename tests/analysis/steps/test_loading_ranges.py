@@ -147,7 +147,6 @@ def test_the_first_page_and_the_advice_are_alike_by_events_and_by_ranges(make_st
     report = job(make_store, loading=loading)
     tile = next(tile for tile in report.summary.tiles if tile.key == "data_loading")
     assert tile.number == pytest.approx(30.0)
-    assert "30% of a step went to data loading" in report.summary.headline
     [finding] = [finding for finding in report.findings if finding.rule == "HostBound"]
     assert finding.title == "Load data ahead of the GPU"
 

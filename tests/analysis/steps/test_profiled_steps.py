@@ -11,12 +11,11 @@ from postrun.analysis.report import Report
 from postrun.analysis.rules.checks.step_outlier import StepOutlier
 from postrun.analysis.steps.profiled import ENOUGH
 from postrun.analysis.steps.slow import slow_steps
-from postrun.analysis.toolkit.wording import numbered, step
+from postrun.analysis.toolkit.wording import numbered, step, whole_percent
 from postrun.ingest.derive.steps import derive_steps
 from postrun.ingest.store import Store
 from postrun.report_templates.sections.framework import framework
 from postrun.report_templates.sections.steps import steps as section
-from postrun.report_templates.sections.summary import _operators as operators_of_page_one
 
 MakeStore = Callable[..., Store]
 Row = dict[str, Any]
@@ -84,7 +83,7 @@ def lead(report: Report) -> str:
 
 
 def tile(report: Report, key: str) -> tuple[str, str]:
-    return next((one.value, one.detail) for one in report.summary.tiles if one.key == key)
+    return next((one.value, one.detail) for one in report.summary.figures if one.key == key)
 
 
 def test_a_trace_of_one_step_does_not_replace_the_ranges_of_all(make_store: MakeStore) -> None:
@@ -93,8 +92,8 @@ def test_a_trace_of_one_step_does_not_replace_the_ranges_of_all(make_store: Make
         [parts] = report.steps.parts
         assert (parts.steps, parts.annotated, parts.typical) == (20, True, True)
         assert parts.mean_ns == {"data_loader": 5 * MS, "Forward": 5 * MS, "other": 0}
-        assert tile(report, "data_loading") == ("50.0%", "5.00 ms per step")
-        assert "50% of a step went to data loading." in report.summary.headline
+        assert tile(report, "data_loading") == (whole_percent(50), "of a step, 5.00 ms")
+        assert f"Data loading takes {whole_percent(50)} of a step." in report.summary.headline
 
 
 def test_names_that_only_the_trace_has_are_no_parts(make_store: MakeStore) -> None:
@@ -123,7 +122,7 @@ def test_three_traced_steps_of_usual_length_stand_for_all_and_say_so(make_store:
     report = reported(make_store, job([10.0] * 20), **trace(50.1, 80))
     [parts] = report.steps.parts
     assert (parts.numbers, parts.typical) == ((5, 6, 7), True)
-    assert "went to data loading in the 3 steps that were traced." in report.summary.headline
+    assert "of a step in the 3 steps that were traced." in report.summary.headline
     longer = reported(make_store, job([10.0] * 5 + [30.0] * 3 + [10.0] * 12), **trace(50.1, 140))
     assert (longer.steps.parts[0].numbers, longer.steps.parts[0].typical) == ((5, 6, 7), False)
 
@@ -141,7 +140,7 @@ def test_what_another_tracer_recorded_of_all_steps_is_not_the_trace(make_store: 
     report = reported(make_store, job([10.0] * 20), **{**tables, "recorded_window": []})
     [parts] = report.steps.parts
     assert (parts.steps, parts.numbers, parts.of, parts.typical) == (3, (5, 6, 7), 20, True)
-    assert tile(report, "data_loading") == ("40.0%", "4.00 ms per step in the 3 steps that were traced")
+    assert tile(report, "data_loading") == (whole_percent(40), "of a step, 4.00 ms in the 3 steps that were traced")
     assert report.steps.traced == "in 3 of 20 steps (steps 5 to 7)"
 
 
@@ -259,8 +258,5 @@ def test_words() -> None:
 def test_operators_of_a_trace_say_in_how_many_steps_they_were_traced(make_store: MakeStore) -> None:
     report = reported(make_store, job([10.0] * 20), **trace(50.1, 60))
     assert "Operators were recorded in 1 of 20 steps (step 5) only." in str(framework(report).lead)
-    result = operators_of_page_one(report)
-    assert result is not None
-    assert str(result.caption) == "CPU operators with most time, traced in 1 of 20 steps (step 5)"
     total = reported(make_store, job([10.0] * 20), **trace(0, 200))
     assert "Operators were recorded" not in str(framework(total).lead)

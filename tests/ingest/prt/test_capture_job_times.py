@@ -81,7 +81,7 @@ def test_the_jobs_times_are_those_of_its_recorder(tmp_path: Path) -> None:
     job = actual.job_statistics
     assert (job.duration_ns, job.initialization_ns, job.loop_ns, job.finalization_ns) == (12 * SECOND, 5 * SECOND, 2 * SECOND, 5 * SECOND)
     assert (actual.run.started_at_ns, actual.run.ended_at_ns) == (START, START + 12 * SECOND)
-    assert actual.summary.subtitle == "1 node · 12.0 s"
+    assert actual.summary.subtitle == "1 node · 12.0 s · completed · data: complete"
     assert not job.captured_only
     assert "5.00 s after the start of the job" in rule(actual, "MaxInitializationTime").finding
     assert notes(actual).keys() & {"stopped_early", "recording_gap"} == set()
@@ -149,7 +149,7 @@ def test_a_job_of_which_nothing_was_recorded_but_its_facts(tmp_path: Path) -> No
 
 def test_the_first_page_of_a_recording_has_no_figures_of_gpus(tmp_path: Path) -> None:
     actual = report(tmp_path, r=recorder(0, 5), t=Session(0.5, 4.9, parent=7).steps(1, 3).end())
-    assert [tile.key for tile in actual.summary.tiles] == ["cpu_utilisation", "step_time", "longest_step", "data_loading", "main_memory"]
+    assert [tile.key for tile in actual.summary.tiles] == ["step_time"]
     assert actual.summary.headline.startswith("No GPU activity in this run, 1 process traced.")
 
 

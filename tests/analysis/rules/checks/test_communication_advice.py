@@ -401,10 +401,10 @@ def test_one_rank_alone_whose_equal_calls_differ(make_store: MakeStore) -> None:
 
 REAL = {
     "diff_pair/a100_rank3_of_8.json.gz": ("Load the traces of all ranks", "launched by TorchRec in the forward pass"),
-    "diff_pair/v100_rank1_of_2.json.gz": ("Shorten the all-to-all exchange that stays exposed", "QCommsConfig"),
+    "diff_pair/v100_rank1_of_2.json.gz": ("Reduce exposed all-to-all time", "QCommsConfig"),
     "quirks/nccl_data.json.gz": ("Overlap all-reduce with backward", "gradient_as_bucket_view=True"),
     # The exposed all-to-alls take 322 ms in all, the all-gathers 211 ms.
-    "sampled_2_ranks": ("Shorten the all-to-all exchange that stays exposed", "launched by TorchRec in the forward pass"),
+    "sampled_2_ranks": ("Reduce exposed all-to-all time", "launched by TorchRec in the forward pass"),
 }
 
 

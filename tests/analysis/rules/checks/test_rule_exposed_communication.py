@@ -208,4 +208,4 @@ def test_a_pipeline_that_is_in_use_is_not_recommended(make_store: Callable[..., 
     assert "TrainPipelineSparseDist" not in str(piped.recommendation)
     assert "the next batch is already exchanged ahead" in str(piped.recommendation)
     assert finding is not None
-    assert finding.title == "Shorten the all-to-all exchange that stays exposed"
+    assert finding.title == "Reduce exposed all-to-all time"

@@ -89,7 +89,7 @@ def test_copies_under_kernels_are_no_issue(make_store: MakeStore) -> None:
         ([copy(0, 60, size=60 * 10 * MIB), run(60, 80)], "Copy less to the device", "Kernels run for 20.0 ms: they can hide no more"),
         ([copy(0, 40, size=40 * 10 * MIB), run(40, 80)], "Copy to the device while kernels run", "32.8% of the 32 GB/s of PCIe. Check"),
         ([copy(0, 40, "DtoD", pageable=None), run(40, 80)], "Avoid copies within the device", "1 DtoD copy (1.00 MiB) took"),
-        ([copy(0, 40, "DtoH", pageable=True), run(40, 80)], "Copy from pinned memory", "Keep the results on the device"),
+        ([copy(0, 40, "DtoH", pageable=True), run(40, 80)], "Use pinned memory for copies", "Keep the results on the device"),
         ([copy(0, 40, size=None), run(40, 80)], "Copy to the device while kernels run", "1 pinned HtoD copy took 40.0 ms"),
     ],
 )

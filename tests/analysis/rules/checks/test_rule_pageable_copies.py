@@ -233,8 +233,8 @@ def test_uploads_that_cause_the_smaller_part_are_folded(make_store: Callable[...
     ("mib", "frame", "title", "words"),
     [
         (30, "diffusers/pipelines/flux/pipeline_flux.py(620): __call__", "Keep weights on the GPU", "enable_model_cpu_offload"),
-        (3, "diffusers/pipelines/flux/pipeline_flux.py(620): __call__", "Copy from pinned memory", "pin_memory"),
-        (30, "train.py(3): step", "Copy from pinned memory", "DataLoader"),
+        (3, "diffusers/pipelines/flux/pipeline_flux.py(620): __call__", "Use pinned memory for host-to-device copies", "pin_memory"),
+        (30, "train.py(3): step", "Use pinned memory for host-to-device copies", "DataLoader"),
     ],
 )
 def test_large_copies_of_inference_are_weights(make_store: Callable[..., Store], mib: int, frame: str, title: str, words: str) -> None:

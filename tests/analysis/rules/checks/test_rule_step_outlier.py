@@ -168,11 +168,23 @@ def test_cost_is_what_outliers_take_beyond_the_median_of_the_loop(make_store: Ma
     result, [finding] = judged(make_store(step=rows, processes=processes), stddev=3, n_outliers=0.5)
     assert (finding.cost_ns, finding.saving_ns, finding.cost_per_step_ns) == (100, 100, 5)
     assert finding.cost_percent == pytest.approx(100 * 100 / (19_110 + 19_010))
-    assert (finding.where, finding.base, finding.title) == ("rank 0, host-0", "time of the training loop", "Shorten the 1 slow step")
+    assert (finding.where, finding.base, finding.title) == (
+        "rank 0, host-0",
+        "time of the training loop",
+        "Remove the stall in 1 slow step",
+    )
     assert result.finding == (
         "1 of 20 steps of rank 0, host-0 took longer than 80.4 ns (mean 15 ns + 3 x standard deviation 21.8 ns), more than the threshold of"
         " 0.5 outliers."
     )
+
+
+def test_ranks_with_the_same_slow_steps_count_them_once(make_store: MakeStore) -> None:
+    # Steps 18 and 19 are slow on rank 0, steps 19 and 20 on rank 1: three steps, four times.
+    processes = [{"id": 0, "node": 0, "pid": 1, "rank": 0}, {"id": 1, "node": 0, "pid": 2, "rank": 1}]
+    rows = series([10] * 18 + [110] * 2 + [10] * 8) + series([10] * 19 + [110] * 2 + [10] * 7, process=1)
+    _, [finding] = judged(make_store(step=rows, processes=processes), stddev=3, n_outliers=1)
+    assert (finding.cost_ns, finding.title) == (400, "Remove the stalls in 3 slow steps")
 
 
 def test_the_same_steps_with_and_without_phase_cost_once(make_store: MakeStore) -> None:

@@ -75,7 +75,7 @@ def test_a_straggler_is_named(make_store: Callable[..., Store]) -> None:
     )
     assert finding is not None
     # 30 ns x 4 steps x 3 other ranks (each has 200 ns exposed); span of each device 3 x 1000 + 150
-    assert (finding.title, finding.where) == ("Check rank 2, node-1 GPU 0", "rank 2, node-1 GPU 0")
+    assert (finding.title, finding.where) == ("Inspect rank 2 (node-1 GPU 0)", "rank 2, node-1 GPU 0")
     # Per step of each of the four ranks: 360 / (4 ranks x 4 steps)
     assert (finding.cost_ns, finding.saving_ns, finding.cost_per_step_ns) == (360, 360, 22.5)
     assert finding.cost_percent == pytest.approx(100 * 360 / (4 * 3150))
@@ -125,7 +125,7 @@ def test_two_stragglers(make_store: Callable[..., Store]) -> None:
     assert result.triggered == 2
     assert finding is not None
     # The slower of the two counts: 50 x 4 steps x 3 ranks
-    assert (finding.cost_ns, finding.title) == (600, "Check rank 1, node-0 GPU 1 and 1 more rank")
+    assert (finding.cost_ns, finding.title) == (600, "Inspect rank 1 (node-0 GPU 1) and 1 more rank")
     assert finding.where == "rank 1, node-0 GPU 1; rank 3, node-1 GPU 1"
 
 

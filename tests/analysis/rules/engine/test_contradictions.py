@@ -21,7 +21,7 @@ def report(*findings: Finding, kind: str = "training", frameworks: tuple[str, ..
     empty = empty_report()
     summary_tiles = tuple(Tile(key, key, "", "", "", number) for key, number in tiles.items())
     return dataclasses.replace(
-        empty, summary=dataclasses.replace(empty.summary, tiles=summary_tiles), findings=findings, program=Program(kind, frameworks, ())
+        empty, summary=dataclasses.replace(empty.summary, figures=summary_tiles), findings=findings, program=Program(kind, frameworks, ())
     )
 
 

@@ -1,0 +1,167 @@
+"""The strip of a job: utilization over time, its dips, the profile window, and the phases below."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from . import svg
+from .axes import nice_ticks, time_unit
+from .palette import GRID, INK, MEANINGS, MUTED, ON
+
+WIDTH = 720.0
+NARROW = 340.0
+_CURVE = 46.0  # height
+_PHASE = 16.0
+_ROW = 14.0  # of a label
+_GAP = 10.0  # between labels of one row
+_SIZE = 10.0
+_MOST_ROWS = 4
+_BROKEN = 2.5  # stretches without a sample, from which the curve has a gap
+_MARK = 2.0  # least width of the profile window
+_SHORT = {"initialization": "init", "finalization": "end"}
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A phase from ``start`` to ``end``, in ns since the start of the job. ``idle``: drawn as idle time."""
+
+    name: str
+    value: str
+    start: float
+    end: float
+    idle: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A labeled stretch of time: a dip, or the profile window (``window``). ``more``: the end of the label, if there is room for it."""
+
+    label: str
+    more: str
+    start: float
+    end: float
+    window: bool = False
+
+
+def job_strip(
+    length: float,
+    phases: Sequence[Phase],
+    times: Sequence[float],
+    percents: Sequence[float],
+    marks: Sequence[Mark],
+    *,
+    width: float = WIDTH,
+) -> str:
+    """Return SVG text.
+
+    ``length``: of the job, in ns; ``percents``: means of the stretches that begin at ``times``."""
+    scale = width / length
+    rows = _rows(marks, scale, width)
+    top = _ROW * (1 + max(rows, default=-1)) + (4 if rows else 0)
+    bottom = top + (_CURVE if times else 8.0)
+    body: list[str] = []
+    for mark in marks:
+        if not mark.window:
+            body.append(
+                svg.rect(
+                    mark.start * scale, top, (mark.end - mark.start) * scale, bottom - top, MEANINGS["idle"], title=mark.label + mark.more
+                )
+            )
+    for phase in phases:
+        if phase.idle:
+            body.append(svg.rect(phase.start * scale, top, (phase.end - phase.start) * scale, bottom - top, MEANINGS["idle"]))
+    if times:
+        body.append(svg.line(0, top, width, top, GRID))
+        body += [svg.path(_area(part, scale, bottom), MEANINGS["computation"], opacity=0.55) for part in _parts(times, percents)]
+    body.append(svg.line(0, bottom, width, bottom, MUTED))
+    for mark, row in zip(marks, rows, strict=True):
+        body += _label(mark, row, scale, width, top, bottom)
+    body += _phases(phases, scale, width, bottom + 3)
+    end = bottom + (3 + _PHASE if phases else 0)
+    return svg.document(width, end + 16, body + _axis(length, scale, width, end + 12))
+
+
+def _parts(times: Sequence[float], percents: Sequence[float]) -> list[list[tuple[float, float, float]]]:
+    """Divide the curve at gaps: lists of start, end and percent."""
+    least = min((after - before for before, after in pairwise(times)), default=0.0)
+    parts: list[list[tuple[float, float, float]]] = []
+    for number, (at, value) in enumerate(zip(times, percents, strict=True)):
+        following = times[number + 1] if number + 1 < len(times) else at + least
+        if not parts or at - parts[-1][-1][0] > _BROKEN * least:
+            parts.append([])
+        parts[-1].append((at, following if following - at <= _BROKEN * least else at + least, value))
+    return parts
+
+
+def _area(part: Sequence[tuple[float, float, float]], scale: float, bottom: float) -> str:
+    points = [(part[0][0] * scale, bottom)]
+    for start, end, value in part:
+        y = bottom - _CURVE * min(max(value, 0.0), 100.0) / 100
+        points += [(start * scale, y), (end * scale, y)]
+    return svg.shape([*points, (part[-1][1] * scale, bottom)]) + "Z"
+
+
+def _rows(marks: Sequence[Mark], scale: float, width: float) -> list[int]:
+    """Return the row of each label, 0 next to the curve; labels do not overlap."""
+    taken: dict[int, float] = {}
+    rows = [0] * len(marks)
+    for number in sorted(range(len(marks)), key=lambda number: _left(marks[number], scale, width)):
+        left = _left(marks[number], scale, width)
+        row = next((row for row in range(_MOST_ROWS) if taken.get(row, -math.inf) + _GAP <= left), _MOST_ROWS)
+        rows[number] = row
+        taken[row] = left + _wide(marks[number], width)
+    return rows
+
+
+def _text(mark: Mark, width: float) -> str:
+    """Return the label, without its end if there is no room for it."""
+    label = mark.label + mark.more
+    return label if svg.width_of(label, _SIZE) <= width else svg.fitted(mark.label, width, _SIZE)
+
+
+def _wide(mark: Mark, width: float) -> float:
+    return svg.width_of(_text(mark, width), _SIZE)
+
+
+def _left(mark: Mark, scale: float, width: float) -> float:
+    """Return the left end of the label: centered on the mark, but inside the figure."""
+    middle, wide = (mark.start + mark.end) / 2 * scale, _wide(mark, width)
+    return min(max(middle - wide / 2, 0.0), max(width - wide, 0.0))
+
+
+def _label(mark: Mark, row: int, scale: float, width: float, top: float, bottom: float) -> list[str]:
+    left, x = _left(mark, scale, width), (mark.start + mark.end) / 2 * scale
+    y = top - 6 - _ROW * row
+    body = [svg.line(x, y + 2, x, top, MUTED)] if row == 0 else [svg.line(x, y + 2, x, top, GRID)]
+    if mark.window:
+        wide = max((mark.end - mark.start) * scale, _MARK)
+        body.append(svg.rect(min(x - wide / 2, width - wide), top, wide, bottom - top, INK, title=mark.label + mark.more))
+    return [*body, svg.text(left, y, _text(mark, width), fill=INK, size=_SIZE)]
+
+
+def _phases(phases: Sequence[Phase], scale: float, width: float, y: float) -> list[str]:
+    body = []
+    for phase in phases:
+        x, wide = phase.start * scale, (phase.end - phase.start) * scale
+        meaning = "idle" if phase.idle else "other" if phase.name != "training" else "computation"
+        text = f"{phase.name} {phase.value}"
+        body.append(svg.rect(x, y, max(wide - 1, 0.5), _PHASE, MEANINGS[meaning], title=text))
+        label = next((label for label in (text, phase.name, _SHORT.get(phase.name, "")) if svg.width_of(label, _SIZE) + 6 < wide), None)
+        if label:
+            body.append(svg.text(x + wide / 2, y + 11.5, label, anchor="middle", fill=ON[meaning], size=_SIZE))
+    return body
+
+
+def _axis(length: float, scale: float, width: float, y: float) -> list[str]:
+    unit = time_unit(length)
+    body = []
+    for tick in nice_ticks(0, length / unit.nanoseconds, 8 if width > NARROW else 4):
+        x = tick * unit.nanoseconds * scale
+        text = f"{tick:g} {unit.name}"
+        half = svg.width_of(text, _SIZE) / 2
+        anchor = "start" if x < half else "end" if x > width - half else "middle"
+        body.append(svg.text(x, y, text, anchor=anchor, fill=MUTED, size=_SIZE))
+    return body
