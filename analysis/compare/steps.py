@@ -90,7 +90,7 @@ def _text(verdict: str, base: Spread, new: Spread, change: float, beyond: bool, 
             limit = wording.threshold_text(threshold_percent)
             return f"Steps differ by less than the threshold of {limit}: {medians}, {wording.signed_percent(change)})."
         bound = f"99% interval {wording.signed_percent(100 * (test.low - 1))} to {wording.signed_percent(100 * (test.high - 1))}"
-        return f"Steps take as long as before: {medians}, {wording.signed_percent(change)}), within the spread of the steps ({bound})."
+        return f"Steps take as long as before: {medians}, {wording.signed_percent(change)}), within typical range of the steps ({bound})."
     longer = f"{wording.percent(abs(change))} {'longer' if verdict == SLOWER else 'shorter'}"
     if new.p50 >= 3 * base.p50:
         longer = f"{wording.significant(new.p50 / base.p50)} times as long"

@@ -86,7 +86,7 @@ class StepComparison:
     """The durations of steps in both runs, one value per step: the median over the processes.
 
     ``measure``: "from step to step" (end of the GPU work of one step to that of the next), "device" (first start to last end of the GPU
-    work of a step) or "host". ``verdict``: slower, faster, same (within the spread, or below the threshold), or undecided (too few
+    work of a step) or "host". ``verdict``: slower, faster, same (within typical range, or below the threshold), or undecided (too few
     steps). ``p_value``: two-sided rank-sum test. ``likelier``: the probability that a step of new takes longer than one of base.
     ``shift_*_percent``: Hodges-Lehmann estimate of the change and its 99% interval. ``edges``, ``*_counts``: both distributions over the
     same bins; ``*_beyond`` values are above the last edge."""
@@ -124,7 +124,7 @@ class Amount:
     state: str
     base_count: float | None = None
     new_count: float | None = None
-    noise_ns: float | None = None  # of a wait: an effect below it is within the spread of the steps (99 of 100 cases); None if unknown
+    noise_ns: float | None = None  # of a wait: an effect below it is within typical range of the steps (99 of 100 cases); None if unknown
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,8 +36,8 @@ def annotated_ranges(report: Report) -> Section:
         return Section("annotations", "Annotations", lead)
     longest = max(ranges.groups, key=lambda group: group.total_ns)
     lead = say(
-        "{} annotated; most time was spent in {}: {} over {}, median {}.",
-        plural(len(ranges.groups), "kind of range is", "kinds of ranges are"),
+        "{} annotated. The largest is {}: {} over {}, median {}.",
+        plural(len(ranges.groups), "range name is", "range names are"),
         clip(longest.name, 60),
         duration(longest.total_ns),
         plural(longest.quantiles.count, "range"),
@@ -58,7 +58,7 @@ def annotated_ranges(report: Report) -> Section:
     blocks.append(
         table(
             "annotations-table",
-            "Annotated ranges, by name without its number" + (" and by phase" if phases else ""),
+            "Annotated ranges (trailing numbers removed)" + (" and by phase" if phases else ""),
             ranges.groups,
             Col("Name", lambda group: group.name, kind="name", limit=64),
             Col("Phase", lambda group: group.phase, kind="name", limit=64, when=phases),
@@ -177,7 +177,7 @@ def _figure(groups: Sequence[AnnotationGroup], id: str = "annotations-histograms
     ]
     sides = sorted({group.side for group in groups})
     named = [f"{_name(group, sides)} ({duration(group.quantiles.p50)})" for group in same]
-    constant = say(" Few or nearly equal values, and so not drawn: {}.", ", ".join(named)) if same else ""
+    constant = say(" Not drawn (too few or nearly equal values): {}.", ", ".join(named)) if same else ""
     first = drawn[0]
     return Figure(
         id,
@@ -188,7 +188,7 @@ def _figure(groups: Sequence[AnnotationGroup], id: str = "annotations-histograms
         ),
         f"Durations of {plural(len(drawn), 'annotated range')}: {_name(first, sides)}, {details[0]}",
         say(
-            "Durations{}, each with its own axis; dashed: the median. Two humps are two kinds of work under one name.{}",
+            "Durations{}, each with its own axis; dashed: the median. Two peaks suggest two kinds of work under one name.{}",
             f" on the {sides[0]}" if len(sides) == 1 else "",
             constant,
         ),

@@ -11,22 +11,22 @@ from ..text.formats import count, moment, plural, size
 
 DEFINITIONS = (
     ("span", "Time from the first to the last event of a device, as one process saw it."),
-    ("busy", "Length of the union of everything that ran on the device, over all streams."),
+    ("busy", "Length of the union of all activity on the device, over all streams."),
     ("computation", "Length of the union of the kernels that are not communication."),
     ("communication", "Length of the union of the collective and point-to-point kernels."),
     ("exposed", "Not covered by computation. Span = computation + exposed communication + exposed memory operations + idle."),
     ("overlap", "Communication that computation covers, in percent of communication."),
-    ("idle", "Span less busy."),
+    ("idle", "Span − busy."),
     ("kernel time", "Durations of kernels summed, so kernels that run at the same time count twice."),
     ("of profile", "A kernel's summed time in percent of (span of the profile x devices)."),
-    ("launch latency", "Start of the run less end of its launch call. Negative ones are counted apart."),
+    ("launch latency", "Start of the kernel − return of its launch call. Negative latencies are counted separately."),
     ("host wait", "A gap before a kernel whose launch ended after the kernel before it did."),
     ("kernel wait", "A gap below 30 µs before a kernel whose launch was ready."),
-    ("step time", "From the end of the device work of one step to that of the next; the host's duration where there is none."),
+    ("step time", "From the end of the device work of one step to that of the next; the host's duration if there is none."),
     ("percentile", "p95 is the value that 95% of the values do not exceed; linear interpolation between order statistics."),
     ("deviation", "Standard deviation of the whole population."),
     ("active", "A utilization sample above 0%."),
-    ("derived", "Reckoned from the activity of kernels, because the quantity itself was not sampled."),
+    ("derived", "Estimated from kernel activity, because the quantity itself was not sampled."),
     ("precision", "The arithmetic of a kernel, by the types of its operator's inputs, else by its name; otherwise unknown."),
     ("roof", "Least time that the peaks of the GPU allow for the operations and bytes of an operator."),
     ("MFU, HFU", "Operations of the model in the measured time, in percent of the dense peak; HFU also counts those that are repeated."),
@@ -38,7 +38,7 @@ DEFINITIONS = (
 def add_left_out(section: Section, names: Sequence[str]) -> None:
     """List the sections that the user omitted."""
     if names:
-        section.lead += say(" Left out of this document: {}; report.json holds what they would show.", ", ".join(names))
+        section.lead += say(" Sections left out: {}; report.json contains their data.", ", ".join(names))
 
 
 def add_of_training(section: Section, names: Sequence[str]) -> None:
@@ -49,7 +49,7 @@ def add_of_training(section: Section, names: Sequence[str]) -> None:
 
 def appendix(report: Report) -> Section:
     lead = say(
-        "Written by {} {} on {} from {}. Findings are informational, not definitive: check them before you act on them.",
+        "Written by {} {} on {} from {}. Findings are heuristics: verify them before you act.",
         report.generator.name,
         report.generator.version,
         moment(report.generator.generated_at_ns),
@@ -71,7 +71,7 @@ def appendix(report: Report) -> Section:
             Col("Size", lambda source: source.bytes, size),
             Col("Events", lambda source: source.events, count),
             Col("SHA-256", lambda source: source.sha256, html_only=True),
-            Col("SHA-256, its first 16 digits", lambda source: (source.sha256 or "")[:16], pdf_only=True),
+            Col("SHA-256 (first 16 hex)", lambda source: (source.sha256 or "")[:16], pdf_only=True),
             pdf_rows=5,
         ),
         Texts("lines_of", lines),

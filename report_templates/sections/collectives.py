@@ -43,7 +43,7 @@ def _rows(rows: tuple[Collective, ...], several: bool) -> Table | None:
     named, sized = any(row.group is not None for row in rows), any(row.bytes is not None for row in rows)
     return table(
         "collectives-table",
-        "Collectives by operation, size and group, longest total time first",
+        "Collectives by operation, size and group",
         rows,
         Col("Operation", lambda row: row.operation, kind="name", code=True),
         Col("Size", lambda row: row.bytes, size, when=sized),
@@ -76,7 +76,7 @@ def _rows(rows: tuple[Collective, ...], several: bool) -> Table | None:
 def _groups(totals: CollectiveTotals) -> Table | None:
     return table(
         "collectives-groups",
-        "Process groups, longest total time first",
+        "Process groups",
         totals.groups,
         Col("Group", lambda group: group.group, kind="name", limit=40),
         Col("Purpose", lambda group: group.description, kind="name", limit=40),
@@ -95,7 +95,7 @@ def _ranks(report: Report, totals: CollectiveTotals) -> Table | None:
     roles = role_texts(report.roles)
     return table(
         "collectives-waits",
-        "Waiting for other ranks in matched collectives",
+        "Time waiting for other ranks",
         totals.waits,
         Col("Process", lambda wait: labels.process(wait.node, wait.rank, wait.pid), kind="name"),
         Col("Role", lambda wait: roles.get((wait.node, wait.rank, wait.pid)), when=bool(roles)),
@@ -104,7 +104,7 @@ def _ranks(report: Report, totals: CollectiveTotals) -> Table | None:
         Col("Waiting", lambda wait: wait.wait_ns, duration),
         Col("Waiting of time", lambda wait: percent_of(wait.wait_ns, wait.total_ns), percent),
         Col("Starts last in", lambda wait: _starts_last(wait), kind="number"),
-        note="The others wait for the rank that starts last.",
+        note="The rank with the least waiting arrives last; the others wait for it.",
     )
 
 

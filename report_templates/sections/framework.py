@@ -43,10 +43,10 @@ def framework(report: Report) -> Section:
         sentences.append(f"The steps fill {percent(max(0.0, 100.0 - other_percent))} of the time from the first to the last step.")
     if metrics.step_parts:
         first = max(metrics.step_parts, key=lambda share: share.percent)
-        sentences.append(f"Of the host time in named ranges {first.name} has most, {percent(first.percent)}.")
+        sentences.append(f"The largest host range is {first.name}, {percent(first.percent)}.")
     if metrics.cpu_operators:
         row = metrics.cpu_operators[0]
-        sentences.append(f"The CPU operator with most inclusive time is {clip(row.name, 60)} with {percent(row.percent)}.")
+        sentences.append(f"The largest CPU operator is {clip(row.name, 60)}, {percent(row.percent)} inclusive.")
         if report.steps.traced:
             sentences.append(f"Operators were recorded {report.steps.traced} only.")
     if not sentences:
@@ -75,12 +75,12 @@ def framework(report: Report) -> Section:
         *([Texts("statements", [say("<bdi>{}</bdi>", note) for note in metrics.notes])] if metrics.notes else []),
         *rings,
         Only("html", collectives) if report.collectives else collectives,
-        _operators("framework-cpu-operators", "CPU operators (inclusive time: nested calls count again)", metrics.cpu_operators),
-        _operators("framework-gpu-operators", "GPU operators (device time of the work that each launched itself)", metrics.gpu_operators),
+        _operators("framework-cpu-operators", "CPU operators by inclusive time", metrics.cpu_operators),
+        _operators("framework-gpu-operators", "Operators by GPU time (self)", metrics.gpu_operators),
         _parts_by_phase(phases_of_job),
-        _operators_by("framework-phase-operators", "By training phase: CPU operators that begin in it", "Phase", phases_of_job),
+        _operators_by("framework-phase-operators", "CPU operators by training phase", "Phase", phases_of_job),
         _operators_by(
-            "framework-part-operators", "By part of the step: CPU operators that begin in it, on its thread", "Part", parts_of_step
+            "framework-part-operators", "CPU operators by part of the step", "Part", parts_of_step
         ),
     ]
     return Section("framework", "Framework metrics", say("{}", " ".join(sentences)), blocks)

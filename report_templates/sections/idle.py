@@ -22,7 +22,7 @@ def idle(report: Report) -> Section:
     longest_gaps = _gaps(report)
     if not rows:
         lead = say(
-            "No gap between kernels can be told apart: this needs kernels together with their launch calls (record CPU and GPU activity)."
+            "Idle causes need kernels and their launch calls: record CPU and GPU activity."
         )
         return Section("idle", "Idle causes", lead, [longest_gaps])
     total = sum(_total(row) for row in rows)
@@ -34,8 +34,8 @@ def idle(report: Report) -> Section:
     }
     first = max(causes, key=lambda cause: causes[cause])
     lead = say(
-        "{} of the {} of gaps was {}, in {} on {}. Each stream is counted for itself, while others may run: "
-        "the sum is not the idle time of the GPUs.",
+        "{} of the {} of stream gaps was {}, in {} on {}. Streams overlap, "
+        "so the sum is not the idle time of the GPUs.",
         percent(100.0 * causes[first] / total if total else None),
         duration(total),
         first,
@@ -52,7 +52,7 @@ def idle(report: Report) -> Section:
             stacked_bars(_PARTS, scaled, unit.name),
             f"Gaps between the kernels of each stream: most on {_label(longest)} with {duration(_total(longest))}; mostly {first}",
             say(
-                "Summed gaps of each stream, in which other streams may have run. Host wait: until the launch call ended. "
+                "Summed gaps of each stream; other streams may run in them. Host wait: until the launch call ended. "
                 "Kernel wait: from there, below 30 µs. Launched and waiting: 30 µs or more.{}",
                 of_all(len(drawn), len(rows), "stream", "gaps"),
             ),

@@ -32,7 +32,7 @@ def job_statistics(report: Report) -> Section:
     elif job.duration_ns is not None:
         lead = say("The {} {} {}.{}", what, took, duration(job.duration_ns), more)
     else:
-        lead = coded(job.absent or "No event of this run says when the job began or ended.")
+        lead = coded(job.absent or "No event of this run records when the job began or ended.")
     parts = (
         ("Before the first step" if job.captured_only else "Initialization", "host", job.initialization_ns, job.initialization_percent),
         ("Training loop", "computation", job.loop_ns, job.loop_percent),
@@ -53,7 +53,7 @@ def job_statistics(report: Report) -> Section:
     blocks = [
         ring(
             "job-statistics-parts",
-            say("Clockwise from the top: before, during and after the training loop. A long first part is time without training."),
+            say("Before, during and after the training loop. A long first part is time without training."),
             "Parts of the job",
             known,
             ("Part", "Time", f"Of the {what}"),

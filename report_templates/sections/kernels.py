@@ -30,18 +30,18 @@ def kernels(report: Report) -> Section:
     first, complete = every[0], len(every) <= top
     covered = percent(sum(kernel.share_of_kernel_time for kernel in every[:top]))
     lead = say(
-        "{} took {} in {}; the longest, {}, took {} of it{}.",
+        "{} took {} in {}; the largest, {}, is {} of kernel time{}.",
         plural(len(every), "kernel"),
         duration(sum(kernel.total_ns for kernel in every)),
-        plural(launches, "run"),
+        plural(launches, "launch", "launches"),
         clip(first.short_name, 60),
         percent(first.share_of_kernel_time),
-        "" if complete else f", the first {count(top)} together {covered}",
+        "" if complete else f"; the top {count(top)} are {covered}",
     )
     above = "" if complete else f"Above all kernels, below the top {count(top)}. "
-    spent = say("{}Percent of the summed kernel time; the profile is its span times the devices.", above)
+    spent = say("{}Percent of the summed kernel time; of profile: percent of the profile window times its GPUs.", above)
     above = "" if complete else f"Above all launches, below those of the top {count(top)} by launches. "
-    counted = say("{}Many short runs cost host time.", above)
+    counted = say("{}Many short launches cost host time.", above)
     numbers = itertools.count(1)
     with_operators = _known(every, "operator")
 
@@ -59,7 +59,7 @@ def kernels(report: Report) -> Section:
                                  ("Launches",), counted_texts, "launches")),
         table(
             "kernels-table",
-            "Every kernel, longest first",
+            "Kernels by total time",
             every,
             Col("#", lambda _: next(numbers), str, html_only=True),
             Col("Kernel", lambda kernel: word(kernel.short_name, full=kernel.name, limit=72), kind="name", code=True),
@@ -67,7 +67,7 @@ def kernels(report: Report) -> Section:
             Col("Precision", lambda kernel: kernel.precision),
             Col("Operator", lambda kernel: kernel.operator, code=True, limit=60, html_only=True, when=with_operators),
             Col("Operator", _bare, code=True, limit=20, pdf_only=True, when=with_operators),
-            Col("Runs", lambda kernel: kernel.count, count),
+            Col("Launches", lambda kernel: kernel.count, count),
             Col("Total", lambda kernel: kernel.total_ns, duration),
             Col("Mean", lambda kernel: kernel.mean_ns, duration),
             Col("Min", lambda kernel: kernel.min_ns, duration, html_only=True),

@@ -20,7 +20,7 @@ _LONG = 1_000_000  # ns; a shorter median is the way to the device, not a queue
 _UNKNOWN_QUEUE = "No queue of launches is known of this run: make the report again from the traces."
 _LEFT_OUT = "{} of {} do not count: their launch is not in the trace, and neither is what waited then."
 _UNKNOWN_CONFIGURATIONS = "No launch configurations are known of this run: make the report again from the traces."
-_NOTE = "Registers per thread and shared memory per block; below one block per SM a part of the GPU has nothing to do."
+_NOTE = "Registers per thread and shared memory per block; below one block per SM, part of the GPU is idle."
 _COLUMNS: Final[tuple[Col[LaunchConfiguration], ...]] = (
     Col("Category", lambda row: labels.category(row.category), html_only=True),
     Col("Kernel", lambda row: word(row.short_name, full=row.name, limit=72), kind="name", code=True),
@@ -39,15 +39,15 @@ def launches(report: Report) -> Section:
     summary = report.launches
     latency = summary.latency
     if latency is not None:
-        waited = f" the {count(latency.count)} runs that began after their call had ended" if summary.negative else " them"
+        waited = f" the {count(latency.count)} kernels that began after the call returned" if summary.negative else " all"
         lead = say(
-            "{} started device work; half of{} began within {} of the end of the call, 95% within {}, the last after {}.{}",
+            "{} started device work. Of{}, half began within {} of the return of the call, 95% within {}, the last after {}.{}",
             plural(summary.pairs, "launch", "launches"),
             waited,
             duration(latency.p50),
             duration(latency.p95),
             duration(latency.max),
-            f" {count(summary.negative)} more began before {'its' if summary.negative == 1 else 'their'} call ended."
+            f" {count(summary.negative)} more began before the call returned."
             if summary.negative
             else "",
         )
@@ -57,26 +57,26 @@ def launches(report: Report) -> Section:
     if summary.calls or summary.pairs:
         rows = (
             ("Launch calls", summary.calls),
-            ("Launch-run pairs", summary.pairs),
-            ("Runs without a launch call in the trace", summary.runs_without_launch),
-            ("Launch calls without a run in the trace", summary.launches_without_run),
-            ("Further runs of one call (graphs)", summary.graph_runs),
-            ("Runs that began before their call ended", summary.negative),
+            ("Linked launches", summary.pairs),
+            ("Kernels without a launch call", summary.runs_without_launch),
+            ("Launch calls without a kernel", summary.launches_without_run),
+            ("Additional graph kernels", summary.graph_runs),
+            ("Kernels that started before the call returned", summary.negative),
         )
     figure = None
     if latency is not None and worth_drawing(latency) and summary.histogram is not None and any(summary.histogram.counts):
         drawn = histogram([bins_of("", summary.histogram, latency.p50)], "host", "launch-run pairs")
         finding = f"median {duration(latency.p50)}, p95 {duration(latency.p95)}, longest {duration(latency.max)}"
-        queued = " A long wait means a full queue." if latency.p50 > _LONG else ""
-        caption = say("From the end of the launch call to the start of the run: {}.{}", finding, queued)
+        queued = " Long latency means a full queue (GPU-bound), not a slow host." if latency.p50 > _LONG else ""
+        caption = say("From the return of the launch call to the start of the kernel: {}.{}", finding, queued)
         figure = Figure("launches-latency", drawn, f"Launch latency: {finding}", caption)
     start = report.run.started_at_ns or 0
     blocks = [
         figure,
-        pairs_table("launches-counts", "Launches and runs", rows, ("What", "Count"), count, sortable=False),
+        pairs_table("launches-counts", "Launches and kernels", rows, ("What", "Count"), count, sortable=False),
         table(
             "launches-slowest",
-            "Longest waits between a launch and its run",
+            "Longest launch latencies",
             summary.slowest,
             Col("Kernel", lambda pair: pair.kernel, kind="name", code=True, limit=56),
             Col("Call", lambda pair: pair.call, html_only=True),
@@ -109,9 +109,9 @@ def launch_queue(report: Report) -> Section:
     unlinked = first.runs - first.linked
     left_out = f" {_LEFT_OUT.format(plural(unlinked, 'run'), count(first.runs))}" if unlinked else ""
     lead = say(
-        "On the stream with most work, {}, {} waited on average and {} at most; {} of the time it ran, nothing waited behind.{}",
+        "On the busiest stream, {}, {} waited on average and {} at most; the queue was empty for {} of its busy time.{}",
         name(_label(first), 60),
-        UNKNOWN if first.mean_depth is None else f"{_depth(first.mean_depth)} launched runs",
+        UNKNOWN if first.mean_depth is None else f"{_depth(first.mean_depth)} launched kernels",
         count(first.max_depth),
         percent(percent_of(first.empty_ns, first.busy_ns)),
         left_out,
@@ -155,7 +155,7 @@ def _queue_figure(drawn: Sequence[StreamQueue]) -> Figure:
         "launch-queue-depth",
         lines.lines([lines.Panel("launched and not begun", labeled)], "time since the first launch", x_time=True, height=110),
         f"Depth of the launch queue over time; the highest is {highest.max_depth} on {_label(highest)}",
-        say("Mean of stretches of equal time. At zero the host is only just ahead of the GPU, or behind it."),
+        say("Mean over intervals of equal length. At zero, the GPU idles if the host is late."),
     )
 
 
@@ -171,7 +171,7 @@ def launch_configurations(report: Report) -> Section:
         return Section("launch-configurations", "Launch configurations", lead)
     small = summary.small_percent
     small_grids = (
-        f" {percent(small)} of the kernel time went into grids with fewer blocks than the GPU has multiprocessors." if small else ""
+        f" {percent(small)} of kernel time ran with fewer blocks than the GPU has multiprocessors." if small else ""
     )
     kernels = summary.kernels or (len({row.name for row in summary.rows}) if len(summary.rows) == summary.total else None)
     configurations = plural(summary.total, "launch configuration")

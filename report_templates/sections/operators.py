@@ -16,14 +16,14 @@ def operators(report: Report) -> Section:
         return Section("operators", "Operators and their kernels", coded((attribution and attribution.absent) or _UNKNOWN))
     first = attribution.rows[0]
     lead = say(
-        "{} of the device time was launched by {}; most by {}, {}.",
+        "{} of device time was launched by {}; the largest is {}, {}.",
         percent(attribution.linked_percent),
         plural(len(attribution.rows) + attribution.further, "operator"),
         name(first.name, 60),
         percent(first.percent),
     )
     total_ns = {row.name: row.total_ns for row in attribution.rows}
-    rest = f" {plural(attribution.further, 'further operator')} took less." if attribution.further else ""
+    rest = f" {plural(attribution.further, 'further operator')} took less time." if attribution.further else ""
     blocks = [
         table(
             "operators-table",
@@ -33,11 +33,11 @@ def operators(report: Report) -> Section:
             Col("Device time", lambda row: row.total_ns, duration),
             Col("Of device time", lambda row: share_cell(row.percent, "computation"), kind="number"),
             Col("Calls", lambda row: row.calls, count),
-            Col("Kernels, copies and memsets", lambda row: row.count, count),
+            Col("Launches", lambda row: row.count, count),
             Col("Distinct", lambda row: row.kernels, count, html_only=True),
             Col("Per call", lambda row: row.total_ns / row.calls if row.calls else None, duration),
             pdf_rows=10,
-            note="Work belongs to the innermost operator that ran on the thread of its launch call. Calls: those that launched work."
+            note="Time is attributed to the innermost operator on the launching thread. Calls counts launching calls only."
             + rest,
         ),
         table(

@@ -116,7 +116,7 @@ def _ranks(comparison: RankComparison, selected: Sequence[RankRow], roles: Mappi
         Col("Step", lambda row: row.step_ns, duration),
         Col("Computation", lambda row: row.computation_ns, duration),
         Col("Communication", lambda row: row.communication_ns, duration),
-        Col("of it waiting", lambda row: row.waiting_ns, duration),
+        Col("Waiting", lambda row: row.waiting_ns, duration),
         Col("Exposed communication", lambda row: row.exposed_communication_ns, duration, html_only=bool(roles)),
         Col("Idle", lambda row: row.idle_ns, duration, html_only=True),
         Col("Waits most in", lambda row: row.waiting_group, html_only=True, when=several),

@@ -262,7 +262,7 @@ def _counts(report: Report, rule: RuleResult) -> str:
     points = plural(rule.datapoints, "data point")
     if not rule.triggered and not rule.violations:
         where = f" in {plural(rule.windows, 'window')}" if rule.windows else ""
-        return f"It looked at {points}{where}." if rule.datapoints else ""
+        return f"Evaluated: {points}{where}." if rule.datapoints else ""
     clauses = [f"triggered {plural(rule.triggered, 'time')}"]
     if rule.datapoints:
         clauses.append(f"{plural(rule.violations, 'violation')} at {points}")

@@ -50,7 +50,7 @@ def activity(report: Report) -> Section:
     source = {"device": " Synchronization as the device recorded it.", "host": " Synchronization is the host's blocking calls."}
     figure = shares_ring(
         "activity-time",
-        say("Durations are summed, so what ran at the same time counts twice.{}", source.get(report.activity.sync_source or "", "")),
+        say("Concurrent work counts twice.{}", source.get(report.activity.sync_source or "", "")),
         "GPU activity",
         shares,
         "Activity",
@@ -58,7 +58,7 @@ def activity(report: Report) -> Section:
         label="summed",
         meaning=lambda name: "computation" if name == "kernels" else meaning_of(name),
     )
-    lead = say("Of the summed durations: {}.", ", ".join(f"{share.name} {percent(share.percent)}" for share in shares))
+    lead = say("Summed durations (concurrent work counts twice): {}.", ", ".join(f"{share.name} {percent(share.percent)}" for share in shares))
     return Section("activity", "Activity distribution", lead, [figure], compact=True)
 
 
@@ -82,7 +82,7 @@ def categories(report: Report) -> Section:
         "Of kernel time",
         label="kernel time",
     )
-    lead = say("Most kernel time went into {}: {}{}.", first.name, percent(first.percent), second)
+    lead = say("The largest category is {} with {} of kernel time{}.", first.name, percent(first.percent), second)
     return Section("categories", "Kernel categories", lead, [figure], compact=True)
 
 
@@ -105,7 +105,7 @@ def precision(report: Report) -> Section:
     """Make "Precision": kernel time and matrix work by arithmetic."""
     every, matrix = report.precision.shares, report.precision.matrix
     if not every:
-        lead = say("No kernel in this run, so no arithmetic to tell: record the GPU activity of the profiler.")
+        lead = say("No kernel in this run, so precision is unknown: record the GPU activity of the profiler.")
         return Section("precision", "Precision", lead)
 
     def draw(id: str, caption: str, what: str, shares: Sequence[Share], label: str) -> Figure | None:
@@ -115,7 +115,7 @@ def precision(report: Report) -> Section:
         )  # fmt: skip
 
     rings = (
-        draw("precision-matrix", "GEMM, attention and convolution alone: here a lower precision pays most.",
+        draw("precision-matrix", "GEMM, attention and convolution: lower precision pays the most here.",
              "Precision of matrix kernels", matrix, "matrix time"),
         draw("precision-all", f"{sources(report.precision.sources, 'Known', 'operator and input types', 'unknown precision')} Includes"
              " communication.", "Precision of all kernels", every, "kernel time"),
@@ -129,9 +129,9 @@ def _precision_lead(every: Sequence[Share], matrix: Sequence[Share]) -> str:
     of_kernels = _largest(every, "kernel time")
     if part >= _ENOUGH:
         of_matrix = _largest(matrix, "time of matrix work (GEMM, attention, convolution)")
-        return f"{capitalized(of_matrix)}, which is the measure; {of_kernels}."
+        return f"{capitalized(of_matrix)}; {of_kernels}."
     little = f"takes only {percent(part)} of it" if part else "was not recorded"
-    return f"{capitalized(of_kernels)}; matrix work (GEMM, attention, convolution), which would be the measure, {little}."
+    return f"{capitalized(of_kernels)}; matrix work (GEMM, attention, convolution), {little}."
 
 
 def _largest(shares: Sequence[Share], what: str) -> str:

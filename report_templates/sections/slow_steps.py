@@ -1,4 +1,4 @@
-"""Section "What the slowest steps did differently": their parts and events against typical steps."""
+"""Section "What was different in the slowest steps": their parts and events against typical steps."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _KINDS: Final = {
 def slow_steps(report: Report) -> Section:
     slow = report.slow_steps
     text = " ".join(slow.sentences) or slow.absent or "The report was made by a version of postrun that did not compare single steps."
-    section = Section("slow-steps", "What the slowest steps did differently", say("{}", text))
+    section = Section("slow-steps", "What was different in the slowest steps", say("{}", text))
     if not slow.parts:
         return section
     process = labels.process(slow.node or "", slow.rank, slow.pid)
@@ -47,18 +47,18 @@ def slow_steps(report: Report) -> Section:
             Col("Part", lambda row: _PARTS.get(row.name, row.name), kind="name"),
             *_columns(slow),
             sortable=False,
-            note="Means per step, from the end of the step before it to its own end on the device. Within the spread: the mean of the slow"
-            " steps lies between the least and the most of the typical ones. Data loading and host operators run beside the device.",
+            note="Means per step, from the end of the previous step to its own end on the device. Within typical range: the mean of the slow"
+            " steps is between the shortest and the longest typical step. Data loading and host operators run alongside the device.",
         ),
         table(
             "slow-steps-ran",
-            "What ran longer than in the typical steps",
+            "Events longer than in typical steps",
             slow.ran,
             Col("Name", lambda row: row.name, kind="name", limit=60),
             Col("Kind", lambda row: _KINDS.get(row.kind, row.kind)),
             *_columns(slow, usual_html_only=True),
             pdf_rows=8,
-            note="Times of what is nested in each other contain each other; they do not add up.",
+            note="Nested events contain each other; their times do not add up.",
         ),
     )
     return section
@@ -69,7 +69,7 @@ def _columns(slow: SlowSteps, *, usual_html_only: bool = False) -> list[Col[Step
         Col("Slow", lambda row: row.slow_ns, duration),
         Col("Typical", lambda row: row.typical_ns, duration),
         Col(
-            f"least to most of {count(slow.typical)} typical",
+            f"typical range (n = {count(slow.typical)})",
             lambda row: Cell(f"{duration(row.typical_low_ns)} – {duration(row.typical_high_ns)}", sort=row.typical_high_ns),
             kind="number",
             html_only=usual_html_only,
@@ -81,4 +81,4 @@ def _columns(slow: SlowSteps, *, usual_html_only: bool = False) -> list[Col[Step
 
 def _difference(row: StepDifference) -> Cell:
     sign = "+" if row.extra_ns > 0 else ""
-    return Cell(f"{sign}{duration(row.extra_ns)}" if row.claimed else "within the spread", sort=row.extra_ns)
+    return Cell(f"{sign}{duration(row.extra_ns)}" if row.claimed else "within typical range", sort=row.extra_ns)

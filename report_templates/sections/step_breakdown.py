@@ -31,14 +31,14 @@ def step_breakdown(report: Report) -> Section:
     who = f", mean of {plural(breakdown.processes, 'process', 'processes')}" if breakdown.processes > 1 else ""
     if breakdown.devices > 1:
         who += f", of up to {plural(breakdown.devices, 'GPU')} of a process the one that computes most"
-    hidden = " Downwards: communication that ran while the device computed, and cost nothing."
+    hidden = " Below zero: communication hidden behind computation."
     hidden = hidden if any(bar.hidden_communication_ns for bar in breakdown.mean) else ""
     section.add(
         _figure(
             "step-breakdown-mean",
             breakdown.mean,
             lead,
-            f"{what}{who}, from the end of the step before it to its own end on the device.{hidden}",
+            f"{what}{who}, from the end of the previous step to its own end on the device.{hidden}",
         )
     )
     for number, rank in enumerate(breakdown.ranks):
@@ -71,8 +71,8 @@ def _lead(report: Report) -> str:
     times = step_times(report.steps)
     if breakdown.average is None or times is None or times.measure != FROM_STEP_TO_STEP:
         return f"Over {plural(breakdown.steps, 'step')}{who}: {_parts(breakdown.mean)}."
-    average = f"{_parts([breakdown.average])}; the first step is left out, as the wait before it is not known"
-    return f"The step time is {duration(times.median_ns)} (median). In the mean{who}: {average}."
+    average = f"{_parts([breakdown.average])}; the first step is excluded because the wait before it is not known"
+    return f"The step time is {duration(times.median_ns)} (median). Mean{who}: {average}."
 
 
 def _parts(bars: Sequence[StepBar]) -> str:
@@ -80,7 +80,7 @@ def _parts(bars: Sequence[StepBar]) -> str:
     steps = sum(bar.steps for bar in bars) or 1
     totals = [sum(times) for times in zip(*map(part_times, bars), strict=True)]
     named = ", ".join(f"{percent(100 * total / total_ns)} {part.name}" for total, part in zip(totals, PARTS, strict=True))
-    return f"{duration(total_ns / steps)} per step, of it {named}"
+    return f"{duration(total_ns / steps)} per step: {named}"
 
 
 def _label(bar: StepBar) -> str:

@@ -297,7 +297,7 @@ def _over_index(series: _Listed, groups: Sequence[StepGroup]) -> Figure | None:
         ),
         f"Duration of each step. {_lead(groups, series)}",
         say(
-            "Each step in its order. Single peaks are disturbances, a slope is a trend.{}{}{}{}{}{}",
+            "Steps in their order. Single peaks are disturbances; a slope is a trend.{}{}{}{}{}{}",
             " Numbers of steps repeat: the axis counts the steps before each." if anew else "",
             only,
             who,
@@ -425,7 +425,7 @@ def _parts(report: Report) -> Figure | None:
     order = (
         "by the ranges annotated in it"
         if all(part.annotated for part in every)
-        else "each moment counts once, in the order of the PyTorch TensorBoard plugin"
+        else "overlaps count once, with the precedence of the PyTorch TensorBoard plugin"
     )
     finding = example.sentence
     if not (example.alike and largest == "kernel"):  # already in the sentence
@@ -435,7 +435,7 @@ def _parts(report: Report) -> Figure | None:
         stacked_bars(tuple(parts.values()), rows, unit.name),
         f"Parts of the {'average of the traced steps' if all(part.numbers for part in every) else 'average step'}: {finding}",
         say(
-            "What {} was spent on{} {}. {}.{}{}",
+            "Time of {}{} {}. {}.{}{}",
             "the average of the steps that were traced" if all(part.numbers for part in every) else "the average step",
             "," if order.startswith("by") else ";",
             order,

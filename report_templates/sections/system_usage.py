@@ -68,7 +68,7 @@ def system_usage(report: Report) -> Section:
         *_over_time(usage.series),
         table(
             "system-usage-nodes",
-            "Utilization by node: quantiles over the samples, percentages are the mean of the node's units per sample",
+            "Utilization by node: quantiles over samples, each the mean of the node's units",
             usage.nodes,
             Col("Node", lambda row: clip(row.node, 40), kind="name"),
             Col("Metric", lambda row: Cell(_NAMES.get(row.metric, row.metric) + (" (derived)" if row.derived else ""))),
@@ -146,7 +146,7 @@ def _lead(report: Report) -> str:
                 f"The median {what} of the nodes was between {percent(low.p50)} ({clip(low.node, 40)}) "
                 f"and {percent(high.p50)} ({clip(high.node, 40)})."
             )
-    return "No utilization was sampled in this run."
+    return "Utilization was not sampled in this run."
 
 
 def _active(id: str, what: str, active: ActiveTime | None, meaning: str) -> Figure | None:

@@ -34,7 +34,7 @@ def time_breakdown(report: Report) -> Section:
     drawn = spread(devices, BARS, wasted)
     most_idle = max(devices, key=lambda d: d.idle_percent)
     caption = say(
-        "Percent of each device's span, from its first to its last event. Most idle: {} with {}.{}",
+        "Percent of each GPU's profile window. Most idle: {} with {}.{}",
         labels.device(most_idle.node, most_idle.rank, most_idle.device),
         percent(most_idle.idle_percent),
         of_all(len(drawn), len(devices), "device", "time without computation"),
@@ -44,7 +44,7 @@ def time_breakdown(report: Report) -> Section:
         figure,
         table(
             "time-breakdown-table",
-            "Time of each device as its process saw it",
+            "GPU time by rank",
             devices,
             Col(
                 "Device",
@@ -88,6 +88,6 @@ def _lead(devices: Sequence[DeviceTime]) -> str:
         return "No GPU activity in this run: record the job with postrun record, or profile it with ProfilerActivity.CUDA."
     parts = [percent(100.0 * sum(times) / span) for times in zip(*map(part_times, devices), strict=True)]
     return (
-        f"Over {plural(len(devices), 'device')}: {parts[0]} computation, {parts[1]} exposed communication, "
+        f"{plural(len(devices), 'GPU')}: {parts[0]} computation, {parts[1]} exposed communication, "
         f"{parts[2]} exposed memory operations, {parts[3]} idle."
     )

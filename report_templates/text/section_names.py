@@ -37,7 +37,7 @@ def checked(words: Iterable[str]) -> tuple[str, ...]:
         minus = "-" if word.startswith("-") else ""
         name = word.removeprefix("-").lower().replace("_", "-")
         if not name:
-            raise UsageError("'-' names no section; the one to leave out stands behind the minus: --sections -kernels")
+            raise UsageError("'-' names no section; write the section to leave out after the minus: --sections -kernels")
         if minus and name in ALWAYS:
             raise UsageError(f"the {name} always stays; leave out others, such as -kernels")
         if name not in (*NAMES, *GROUPS, *ALWAYS):

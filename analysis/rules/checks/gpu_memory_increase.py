@@ -246,7 +246,7 @@ def _finding(looked_at: pl.DataFrame, episodes: pl.DataFrame, worst: dict[str, A
     if leak and leak[0]["slope"] * (leak[0]["last_ns"] - leak[0]["first_ns"]) / _HOUR_NS >= 1:
         text += f"; on {_label(leak[0], run)} it rises by {leak[0]['slope']:.1f} percentage points per hour (Theil-Sen slope)"
     if worst["source"] != FOOTPRINT:
-        text += "; how much memory is used was not recorded, so that it could rise unseen"
+        text += "; memory in use was not recorded, so growth would not be detected"
     return f"{text}."
 
 

@@ -38,7 +38,7 @@ _CAPTURE: Final = (
 )
 _UNLIKE: Final = f"no two GPUs whose utilization was found in the same way: of one it was sampled, of the other {LABEL}"
 _STAGES: Final = "each GPU is of another pipeline stage, whose work differs by design"
-_AT_ONCE: Final = "Record all machines for the same time; whether files of several runs were put together is told under Data quality."
+_AT_ONCE: Final = "Record all machines for the same time; Data quality shows whether files of several runs were combined."
 
 
 @dataclass(frozen=True, slots=True)

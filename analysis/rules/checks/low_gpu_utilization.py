@@ -261,10 +261,10 @@ def _used_too_little(low: Sequence[LowGpu], judged: Sequence[LowGpu]) -> str:
     triggered, windows = sum(row.triggered for row in low), sum(row.windows for row in low)
     if len(low) > 1:
         which = _all(len(low)) if len(low) == len(judged) else f"{count(len(low))} of {plural(len(judged), 'GPU')}"
-        return f"{which} are used too little in {count(triggered)} of {count(windows)} GPU windows"
+        return f"{which} are underused in {count(triggered)} of {count(windows)} windows"
     which = "The GPU" if len(judged) == 1 else f"1 of {plural(len(judged), 'GPU')}"
     some = "its only window" if windows == 1 else f"{'all' if triggered == windows else count(triggered)} of its {count(windows)} windows"
-    return f"{which} is used too little in {some}"
+    return f"{which} is underused in {some}"
 
 
 def _all(number: int) -> str:

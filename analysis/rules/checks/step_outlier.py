@@ -263,10 +263,10 @@ def _too_few(
     """Return the result if no group can have an outlier, or more than are allowed."""
     largest = max(group.spread.count for group in evaluable or groups)
     needed = steps_for_an_issue(factor, allowed) if evaluable else fewest_steps(factor)
-    why, fewer, finding = f"among fewer no step can be longer than mean + {factor:g} x standard deviation", "", None
+    why, fewer, finding = f"with fewer steps none can exceed mean + {factor:g}σ", "", None
     if evaluable:
         most = wording.count(max(group.row.most_outliers for group in evaluable))
-        why = f"with factor {factor:g} no more than {most} of so few can be outliers, and {allowed:g} are allowed"
+        why = f"in this many steps at most {most} can exceed mean + {factor:g}σ; the limit is {allowed:g}"
         fewer = ", or allow fewer outliers (StepOutlier_n_outliers)"
         finding = _longest(details.slowest, several=len({group.location for group in groups}) > 1).strip() or None
     of_all = "" if len(groups) == 1 else f" in the largest of {wording.plural(len(groups), 'group')}"

@@ -36,7 +36,7 @@ def names(value: Any) -> tuple[str, ...] | None:
         raise UsageError("nothing is named; write it like --rules CPUBottleneck,StepOutlier or --rules -StepOutlier")
     for word in rule_names:
         if word == "-":
-            raise UsageError("'-' names no rule; the rule to turn off stands behind the minus: --rules -StepOutlier")
+            raise UsageError("'-' names no rule; write the rule to turn off after the minus: --rules -StepOutlier")
         select([word.removeprefix("-")])
     return tuple(rule_names)
 

@@ -77,8 +77,8 @@ def _well_used(later: Outcome, first: Outcome, _: Outcomes) -> str | None:
     if not well:
         return None
     return (
-        "OverallSystemUsage calls such machines well used: it looks at the median over the whole run, this rule at p95 and p5 of single"
-        " windows (both as documented)."
+        "OverallSystemUsage reports these nodes as well used because it uses the median over the run; this rule uses p95 and p5 of"
+        " each window."
     )
 
 
@@ -98,17 +98,17 @@ def _loaders_fine(later: Outcome, first: Outcome, known: Outcomes) -> str | None
         return None
     most = max(judged, key=lambda row: row.percent_of_cores or 0.0)
     text = (
-        f"Leave `num_workers` as it is: Dataloader finds {most.loaders:g} loader processes,"
+        f"Do not add workers: {most.loaders:g} loader processes already use"
         f" {percent(required(most.percent_of_cores))} of the cores of {most.node}, so loading itself is slow"
     )
     waits = known.get(IOBottleneck)
     nodes = waits.details.nodes if waits and isinstance(waits.details, rule_details.BottleneckDetails) else ()
     worst = max(nodes, key=lambda row: row.bottleneck_percent or 0.0, default=None)
     if worst is None or not worst.bottleneck_percent:
-        return f"{text}: look at decoding and augmentation."
+        return f"{text}. Check decoding and augmentation."
     return (
-        f"{text}: look at the storage (IOBottleneck: a core of {worst.node} waits for I/O in {percent(required(worst.bottleneck_percent))}"
-        " of the snapshots while a GPU is low)."
+        f"{text}. Check the storage: a core of {worst.node} waits for I/O in {percent(required(worst.bottleneck_percent))}"
+        " of the snapshots while a GPU is low (IOBottleneck)."
     )
 
 

@@ -66,7 +66,7 @@ def test_another_seed_is_noise(against: Callable[..., tuple[Comparison, DemoTrut
     comparison, _ = against(seed=2)
     assert (claims(comparison), comparison.verdict) == (set(), "same")
     same_hardware(comparison)
-    assert "within the spread of the steps" in comparison.headline
+    assert "within typical range of the steps" in comparison.headline
     assert "Nothing else changed" in comparison.headline
 
 

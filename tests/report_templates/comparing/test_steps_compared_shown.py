@@ -127,7 +127,7 @@ def test_the_slowest_steps(rich: Report) -> None:
     slow_report = SlowSteps("n", 0, 1, 20, (7,), 10, parts, (), ran, ("Step 7 took 90 ms.",))
     report = dataclasses.replace(rich, slow_steps=slow_report)
     section = slow_steps(report)
-    assert [cells[4].text for cells in section.tables["parts"].rows] == ["+40.0\u00a0ms", "within the spread"]
+    assert [cells[4].text for cells in section.tables["parts"].rows] == ["+40.0\u00a0ms", "within typical range"]
     assert [cells[1].text for cells in section.tables["ran"].rows] == ["host operator"]
 
 

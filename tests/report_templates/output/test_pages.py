@@ -105,7 +105,7 @@ def test_fonts_of_a_page_have_its_characters_and_are_small(rich: Report) -> None
 def test_names_of_kernels_are_in_the_font_of_code(rich: Report) -> None:
     for target in ("html", "pdf"):
         text = html_of(rich, target)
-        rows = text[text.index("Every kernel, longest first") :]
+        rows = text[text.index("Kernels by total time") :]
         assert re.match(r'<th scope="row" class="[\w ]*\bcode"', rows[rows.index('<th scope="row"') :])
         assert re.search(r'code, \.code \{ font-family: "Roboto Mono"', text)
     assert ' class="code"' in themed(drawing(9, 9, [svg_text(0, 0, "gemm", code=True)]))
@@ -462,7 +462,7 @@ def test_shortened_names_are_no_wider_than_their_column_where_wide_letters_are_l
 @pytest.mark.parametrize("top", [3, 25])
 def test_the_pdf_lists_as_many_kernels_as_were_asked_for(rich: Report, top: int) -> None:
     text = html_of(dataclasses.replace(rich, options=rich.options | {"top": top}), "pdf")
-    start = text.index("Every kernel, longest first")
+    start = text.index("Kernels by total time")
     kernels = text[start : text.index("</table>", start)]
     assert kernels.count("<tr") - 1 == top
     assert f"{top} of 340 shown" in text[start : start + len(kernels) + 400]

@@ -153,7 +153,7 @@ def test_the_memory_controller_is_named() -> None:
     assert (fine.verdict, fine.finding) == (
         FINE,
         "The memory-controller utilization, recorded as GPU memory, did not grow from one window of 4 samples to the next; the threshold is"
-        " 10; how much memory is used was not recorded, so that it could rise unseen.",
+        " 10; memory in use was not recorded, so growth would not be detected.",
     )
 
 
