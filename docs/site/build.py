@@ -27,13 +27,17 @@ ROOT: Final = DOCS.parent
 
 # The pages in the order of the navigation; a page of docs/ that is not listed is under "More".
 NAVIGATION: Final[dict[str, tuple[str, ...]]] = {
-    "Start": ("quick-start", "samples", "recipes", "command-line", "configuration", "troubleshooting"),
-    "Reports": ("definitions", "rules", "timeline", "inputs", "programs", "compare", "nightly", "tickets", "export"),
-    "Recording": ("record", "capture", "profiling-configuration", "c-library", "capture-metrics", "gpu-capture", "gpu-acceptance"),
-    "From Python": ("rules-api", "custom-rules"),
-    "Formats": ("run-store", "report-json", "trace-format"),
-    "About": ("security", "other-tools", "checklist", "advice", "decisions", "development", "benchmarks", "changes"),
-}
+    "Tutorial": ("quick-start", "samples"),
+    "How-to guides": (
+        "recipes", "record", "profiling-configuration", "compare", "nightly", "tickets", "export", "custom-rules", "troubleshooting",
+        "gpu-acceptance", "development",
+    ),
+    "Reference": (
+        "command-line", "configuration", "inputs", "definitions", "rules", "timeline", "programs", "rules-api", "report-json", "run-store",
+        "trace-format", "capture", "c-library", "capture-metrics", "gpu-capture", "checklist", "changes",
+    ),
+    "Explanation": ("advice", "decisions", "security", "other-tools", "benchmarks"),
+}  # fmt: skip
 # Pages whose text is outside docs/.
 OUTSIDE: Final = {"changes": "CHANGELOG.md", "benchmarks": "benchmarks/README.md"}
 WRITTEN_HERE: Final = frozenset({"samples"})  # pages that are written here
@@ -144,7 +148,7 @@ def _linked(text: str, source: Path, stage: Path) -> str:
 
 
 def _samples_page(samples: Sequence[Sample]) -> str:
-    lines = ["# Sample reports", "", "Made while this site was built, from simulated runs, by the commands beside them.", ""]
+    lines = ["# Sample reports", "", "The build of this site made these reports from simulated runs, with the commands in the table.", ""]
     if not samples:
         return "\n".join([*lines, "This site was built without them (`--quick`): `make docs` makes all.", ""])
     rows = "".join(
@@ -152,7 +156,7 @@ def _samples_page(samples: Sequence[Sample]) -> str:
         for sample in samples
     )
     table = f'<table class="docutils"><thead><tr><th>Sample</th><th>Made by</th></tr></thead><tbody>{rows}</tbody></table>'
-    more = "`postrun demo` writes the first of them to your own disk, and beside it the report of a small training that it records there."
+    more = "`postrun demo` writes the first of them to your disk, and the report of a small training that it records on your machine."
     return "\n".join([*lines, f'<div class="table-wrapper">{table}</div>', "", more, ""])
 
 
