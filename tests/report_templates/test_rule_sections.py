@@ -468,7 +468,7 @@ def test_values_of_a_custom_rule_as_text() -> None:
     assert written("share", 0.123456) == "0.123"
     assert written("flag", True) == "yes"
     assert written("names", ["a", 2]) == "a, 2"
-    assert written("nothing", None) == "–"
+    assert written("nothing", None) == "—"
     assert written("many", list(range(20))).endswith("… (20 in all)")
 
 

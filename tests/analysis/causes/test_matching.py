@@ -492,7 +492,7 @@ def test_published_jobs_recounted(shared_data: Path, tmp_path: Path, name: str, 
 
 @pytest.mark.parametrize("late", [0, 1_000_000])  # ns by which the clock of rank 1 differs
 def test_ranks_that_were_profiled_in_different_steps_match_in_the_common_ones(make_store: MakeStore, late: int) -> None:
-    """Rank 0 has steps 3 to 12, rank 1 has steps 5 to 15: 5 to 12 match."""
+    """Rank 0 has steps 3–12, rank 1 has steps 5 to 15: 5 to 12 match."""
     job = Job(2)
     steps = []
     for rank, numbers in ((0, range(3, 13)), (1, range(5, 16))):

@@ -83,7 +83,7 @@ def test_megatron_layout(make_store: MakeStore) -> None:
 
 
 def test_hybrid_shards_of_a_mesh(make_store: MakeStore) -> None:
-    # Two replicas of three shards: ranks 0 to 2 and 3 to 5.
+    # Two replicas of three shards: ranks 0–2 and 3 to 5.
     groups = [("mesh_dp_shard", range(3)), ("mesh_dp_shard", range(3, 6)), *(("mesh_dp_replicate", (rank, rank + 3)) for rank in range(3))]
     run = RunData(job(make_store, groups, 6))
     assert [role.data_parallel for role in run.roles] == [0, 1, 2, 3, 4, 5]

@@ -108,10 +108,10 @@ def test_one_traced_step_of_many_is_not_the_average(make_store: MakeStore) -> No
     [parts] = report.steps.parts
     assert (parts.steps, parts.numbers, parts.of, parts.typical) == (1, (5,), 20, False)
     assert "data loading" not in report.summary.headline
-    assert tile(report, "data_loading") == ("–", "only step 5 was traced, which is not typical")
+    assert tile(report, "data_loading") == ("—", "only step 5 was traced, which is not typical")
     assert report.steps.traced == "in 1 of 20 steps (step 5)"
     cut = reported(make_store, job([10.0] * 20), **trace(45, 60))
-    assert tile(cut, "data_loading") == ("–", "only step 5 was traced (and a part of step 4), which is not typical")
+    assert tile(cut, "data_loading") == ("—", "only step 5 was traced (and a part of step 4), which is not typical")
     assert (cut.steps.parts[0].numbers, cut.steps.parts[0].partly) == ((5,), (4,))
     figure = section(report).figures["parts"]
     assert "the average of the steps that were traced" in str(figure.caption)
@@ -154,14 +154,14 @@ def test_a_step_without_events_at_its_end_was_traced_where_the_profiler_was_on(m
     assert (parts.mean_ns["cpu_op"], parts.mean_ns["other"]) == (0, 9.6 * MS)
     assert report.steps.traced == "in 1 of 20 steps (step 5)"
     assert "step 5 (torch.profiler)" in str(report.steps.profiled)
-    assert tile(report, "data_loading") == ("–", "only step 5 was traced, which is not typical")
+    assert tile(report, "data_loading") == ("—", "only step 5 was traced, which is not typical")
     # Step 6 has no events at all.
     longer = reported(make_store, job([10.0] * 20), **trace(50.1, 50.5, (49.8, 70.2)))
     assert (longer.steps.parts[0].numbers, longer.steps.parts[0].partly) == ((5, 6), ())
     assert longer.steps.traced == "in 2 of 20 steps (steps 5 and 6)"
     # It was switched off in the middle of the step.
     cut = reported(make_store, job([10.0] * 20), **trace(50.1, 50.5, (49.8, 55)))
-    assert tile(cut, "data_loading") == ("–", "only a part of step 5 was traced")
+    assert tile(cut, "data_loading") == ("—", "only a part of step 5 was traced")
 
 
 def test_names_that_only_a_step_without_events_has_are_of_the_trace(make_store: MakeStore) -> None:
@@ -174,7 +174,7 @@ def test_names_that_only_a_step_without_events_has_are_of_the_trace(make_store: 
 def test_a_part_of_a_step_is_said_to_be_one(make_store: MakeStore) -> None:
     report = reported(make_store, job([10.0] * 20), **trace(55, 60))
     assert report.steps.parts == ()
-    assert tile(report, "data_loading") == ("–", "only a part of step 5 was traced")
+    assert tile(report, "data_loading") == ("—", "only a part of step 5 was traced")
 
 
 def test_steps_with_a_profiler_are_not_the_longest(make_store: MakeStore) -> None:
@@ -188,7 +188,7 @@ def test_steps_with_a_profiler_are_not_the_longest(make_store: MakeStore) -> Non
     assert tile(report, "longest_step") == ("10.0 ms", "step 0, 1.00 times the median, without profiled steps")
     assert [one.index for one in report.steps.steps if one.profiled == "cProfile"] == [9, 10, 11]
     assert report.steps.profiled == (
-        "With a profiler on: steps 9 to 11 (cProfile). That makes them longer; they are left out of the longest step, of slow steps and of"
+        "With a profiler on: steps 9–11 (cProfile). That makes them longer; they are left out of the longest step, of slow steps and of"
         " outliers."
     )
     assert report.steps.profiled in str(section(report).lead)

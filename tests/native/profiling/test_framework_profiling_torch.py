@@ -198,7 +198,7 @@ def test_by_step(sessions: tuple[Path, list[str]]) -> None:
     slack = 100_000  # two clocks
     assert all(actual.steps[2][0] - slack <= start and start + dur <= actual.steps[3][1] + slack for _, start, dur in trace)
     assert {kind: actual.facts[f"profiling.{kind}.recorded"] for kind in ("detailed", "loader", "python")} == dict.fromkeys(
-        ("detailed", "loader", "python"), "steps 2 to 3"
+        ("detailed", "loader", "python"), "steps 2–3"
     )
     assert actual.facts["profiling.horovod.recorded"] == "nothing: Horovod is not in use"
 
@@ -233,7 +233,7 @@ def test_detailed_profiling_alone(sessions: tuple[Path, list[str]]) -> None:
 def test_a_profiler_of_the_program_is_left_alone(sessions: tuple[Path, list[str]]) -> None:
     folder, message = sessions
     assert recorded(folder / "before").traces == []
-    assert "before own 4" in message, "its own has steps 1 to 4"
+    assert "before own 4" in message, "its own has steps 1–4"
     assert [line for line in message if line.startswith("before warned")] == [
         "before warned detailed profiling: the program runs torch.profiler itself, which is left alone"
     ]

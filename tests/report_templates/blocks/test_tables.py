@@ -10,7 +10,7 @@ def test_a_format_writes_the_value_that_sorts() -> None:
     column: Col[int | None] = Col("Count", lambda row: row, count)
     assert column.kind == "number"
     assert column.cell(1200) == Cell("1,200", sort=1200)
-    assert column.cell(None) == Cell("–")
+    assert column.cell(None) == Cell("—")
 
 
 def test_without_a_format_a_value_is_text_with_its_full_text_as_title() -> None:
@@ -18,7 +18,7 @@ def test_without_a_format_a_value_is_text_with_its_full_text_as_title() -> None:
     assert column.kind == "text"
     assert column.cell("short") == Cell("short")
     assert column.cell("a long name") == Cell("a long…me", title="a long name")
-    assert column.cell(None) == column.cell("") == Cell("–")
+    assert column.cell(None) == column.cell("") == Cell("—")
 
 
 def test_a_cell_stays_as_it_is() -> None:

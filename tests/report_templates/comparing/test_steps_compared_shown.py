@@ -80,7 +80,7 @@ def test_a_few_ranks(rich: Report) -> None:
     assert "* rank 1" in section.figures["bars"].svg
     cells = [cell.text for cell in section.tables["ranks"].rows[1]]
     assert cells[0] == "rank 1 · n GPU 1"
-    assert cells[4] == "–"
+    assert cells[4] == "—"
     assert cells[-3:] == ["+20.0%", "4 of 4", "yes"]
 
 
@@ -98,11 +98,11 @@ def test_who_waits_for_whom_is_one_sentence(rich: Report) -> None:
     comparison = RankComparison(10.0, 4, (row(0), row(1)), (), ("They wait.",))
     section = rank_comparison(dataclasses.replace(rich, rank_comparison=comparison, collective_totals=totals))
     words = str(section.lead).replace("\u00a0", " ")
-    assert words == "They wait. Ranks 5 to 7 wait longest for rank 4 in dp1 (53.0 s), rank 4 for rank 0 (35.0 s)."
+    assert words == "They wait. Ranks 5–7 wait longest for rank 4 in dp1 (53.0 s), rank 4 for rank 0 (35.0 s)."
 
 
 def test_a_mean_depth_near_zero_is_a_bound() -> None:
-    assert [_depth(mean) for mean in (None, 0.0, 0.00000425, 0.00123, 0.7)] == ["–", "0", "<\u00a00.001", "0.00123", "0.700"]
+    assert [_depth(mean) for mean in (None, 0.0, 0.00000425, 0.00123, 0.7)] == ["—", "0", "<\u00a00.001", "0.00123", "0.700"]
 
 
 def test_512_ranks_are_extremes_and_quantiles(rich: Report) -> None:

@@ -150,7 +150,7 @@ def test_tables_of_functions_and_phases(report: Report) -> None:
     functions = section.tables["table"]
     head = [column.label for column in functions.columns]
     calls = [cells[head.index("Calls")].text for cells in functions.rows]
-    assert calls == ["5", "9/3", "–"]
+    assert calls == ["5", "9/3", "—"]
     assert functions.rows[0][0].title == MAIN
     assert functions.caption == "Functions by own time: CPU time (cProfile)"
     assert functions.note == "9\u00a0functions with less own time are not listed."
@@ -253,7 +253,7 @@ def test_the_longest_step_is_named_where_it_was_profiled(rich: Report, index: in
 def test_a_report_of_before_has_rows_alone(rich: Report) -> None:
     old = PythonProfile((ProfileRow("train.py:1(f)", "total_time", 5, 9, 300, 12.5, 25.0),), None)
     section = python_profile(dataclasses.replace(rich, python_profile=old))
-    assert [cell.text for cell in section.tables["table"].rows[0]][:2] == ["train.py:1(f)", "–"]
+    assert [cell.text for cell in section.tables["table"].rows[0]][:2] == ["train.py:1(f)", "—"]
     assert "5 to 9" in [cell.text for cell in section.tables["table"].rows[0]]
 
 

@@ -82,12 +82,12 @@ def test_without_peaks_there_is_no_utilization_and_no_roof(rich: Report) -> None
 
 def test_rows_are_ranked_by_the_time_they_lost(rich: Report) -> None:
     softmax, mm, add = cells(section_of(rich))
-    assert (softmax["Operator"], softmax["Lost"], softmax["Module"], softmax["TFLOP/s"]) == ("aten::softmax", "36.0 ms", "12 modules", "–")
+    assert (softmax["Operator"], softmax["Lost"], softmax["Module"], softmax["TFLOP/s"]) == ("aten::softmax", "36.0 ms", "12 modules", "—")
     assert (mm["Operator"], mm["Lost"], mm["Of roof"], mm["Bound"], mm["FLOP per call"]) == (
         "aten::mm", "20.0 ms", "60.0%", "compute", "137 GFLOP",
     )  # fmt: skip
     assert (mm["Inputs"], mm["Module"], mm["Line"], mm["Type"]) == ("4096×4096, 4096×4096", "Net/fc", "train.py:7", "BF16")
-    assert (add["Of roof"], add["Bound"], add["Lost"]) == ("131.0%", "served by cache", "–")
+    assert (add["Of roof"], add["Bound"], add["Lost"]) == ("131.0%", "served by cache", "—")
 
 
 def test_energy_and_the_peaks_in_use_are_facts(rich: Report) -> None:

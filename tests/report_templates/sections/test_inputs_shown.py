@@ -75,7 +75,7 @@ def test_the_side_of_a_range_is_told_at_each_only_where_there_are_two(rich: Repo
 @pytest.mark.parametrize("target", ["html", "pdf"])
 def test_tiles_of_which_none_has_a_value_are_not_shown(rich: Report, target: str) -> None:
     tiles = rich.summary.tiles
-    without = tuple(dataclasses.replace(tile, value="–", number=None) for tile in tiles)
+    without = tuple(dataclasses.replace(tile, value="—", number=None) for tile in tiles)
     for case_tiles, are_shown in ((without, False), ((*without[1:], tiles[0]), True)):
         report = dataclasses.replace(rich, summary=dataclasses.replace(rich.summary, tiles=case_tiles))
         text = page_of(report, "summary", target)

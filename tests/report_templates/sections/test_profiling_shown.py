@@ -11,8 +11,8 @@ from postrun.report_templates.sections.information import information
 METADATA = {
     "profiling.config": "/home/me/c.toml",
     "profiling.detailed": "step 5", "profiling.detailed.recorded": "step 5",
-    "profiling.loader": "steps 9 to 11", "profiling.loader.recorded": "steps 9 to 10",
-    "profiling.python": "steps 9 to 11", "profiling.python.recorded": "steps 9 to 10",
+    "profiling.loader": "steps 9–11", "profiling.loader.recorded": "steps 9–10",
+    "profiling.python": "steps 9–11", "profiling.python.recorded": "steps 9–10",
     "profiling.horovod": "step 13", "profiling.horovod.recorded": "nothing: Horovod is not in use",
     "profiling.smdataparallel": "step 15",
     "profiling.plan": '{"disabled":false,"python":{"wind',
@@ -41,8 +41,8 @@ def test_a_configuration_is_told_in_words(rich: Report) -> None:
 
 
 def test_a_window_that_was_longer_than_the_training_is_told_with_what_it_has(rich: Report) -> None:
-    why = "steps 11 to 19 were not reached; the last step that began was 10"
-    run, _ = facts(rich, {"profiling.loader": "steps 9 to 19", "profiling.loader.recorded": f"steps 9 to 10: {why}"})
+    why = "steps 11–19 were not reached; the last step that began was 10"
+    run, _ = facts(rich, {"profiling.loader": "steps 9–19", "profiling.loader.recorded": f"steps 9 to 10: {why}"})
     assert run["Profiled"] == "steps 9 to 10: data loaders"
     assert run["Not profiled"] == f"data loaders to the end ({why})"
 

@@ -130,7 +130,7 @@ def test_two_stragglers(make_store: Callable[..., Store]) -> None:
 
 
 def test_steps_are_matched_by_number(make_store: Callable[..., Store]) -> None:
-    # Rank 1 recorded steps 1 to 3 only: step 0 and step 3 have one rank, so steps 1 and 2 are compared
+    # Rank 1 recorded steps 1–3 only: step 0 and step 3 have one rank, so steps 1 and 2 are compared
     slow = [(100, 50), (100, 50), (400, 10)]
     result, _ = judged(make_store(names=NAMES, **job([(100, 50)] * 3, slow, first=[0, 1])))
     assert plain_details(result)["steps"] == 2
