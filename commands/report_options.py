@@ -124,12 +124,12 @@ def chosen_look(options: dict[str, Any]) -> Look:
     from ..report_templates.text.logo import with_alt
     from ..report_templates.text.look import Look
 
-    names = ("sections", "theme", "title", "logo", "logo_alt")
-    sections, theme, title, logo, alt = (options.pop(name) for name in names)
+    names = ("sections", "theme", "title", "logo", "logo_alt", "dashboard")
+    sections, theme, title, logo, alt, dashboard = (options.pop(name) for name in names)
     ctx = click.get_current_context()
     with bad_parameter(_origin(ctx, "logo_alt"), "--logo-alt"):
         logo = with_alt(logo, alt, title)
-    return Look(sections, theme, title, logo)
+    return Look(sections, theme, title, logo, dashboard)
 
 
 @partial(parsed, absent=())
@@ -165,6 +165,7 @@ GENERATED_AT = option("--generated-at", metavar="TIME", help="Time of making tha
 LOOK = [
     option("--sections", type=click.UNPROCESSED, callback=_sections, metavar="LIST",
             help="Sections of the HTML and the PDF, such as steps,kernels,rules (default: all); -kernels leaves one out."),
+    option("--dashboard", is_flag=True, help="End the PDF with the panels of the hosted dashboard, which the HTML has folded."),
     option("--theme", type=click.Choice(["auto", "light", "dark"], case_sensitive=False), default="auto", show_default=True,
             help="Theme that the HTML starts with; auto: that of the reader's browser."),
     option("--title", callback=_title, metavar="TEXT", help="Title of the report, in place of ProfilerReport."),

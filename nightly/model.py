@@ -59,6 +59,7 @@ class ReportOptions:
     title: str | None = None
     logo: tuple[str, str] | None = None
     """The image as a data URL, for workers on other machines, and its alternative text."""
+    dashboard: bool = False
     memory_limit: str = "600MB"
     threads: int | None = 1
     max_unpacked: str | None = None

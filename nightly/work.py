@@ -199,7 +199,13 @@ def _look(task: Task) -> Look:
     from ..report_templates.text.look import Look
 
     options = task.options
-    return Look(options.sections, options.theme, options.title, None if options.logo is None else Logo(*options.logo))
+    return Look(
+        options.sections,
+        options.theme,
+        options.title,
+        None if options.logo is None else Logo(*options.logo),
+        options.dashboard,
+    )
 
 
 def _selection(task: Task) -> Selection:

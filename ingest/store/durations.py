@@ -12,6 +12,11 @@ def duration(ns: int) -> str:
             return f"{ns / size:.{decimals}f} {unit}"
     seconds = round(ns / 10**9)
     if seconds < 3600:
-        return f"{seconds // 60} min {seconds % 60:02} s"
-    minutes, hours = round(seconds / 60), round(seconds / 3600)
-    return f"{minutes // 60} h {minutes % 60:02} min" if minutes < 48 * 60 else f"{hours // 24} d {hours % 24} h"
+        return _parts(seconds, 60, "min", "s")
+    minutes = round(seconds / 60)
+    return _parts(minutes, 60, "h", "min") if minutes < 48 * 60 else _parts(round(seconds / 3600), 24, "d", "h")
+
+
+def _parts(total: int, size: int, unit: str, smaller: str) -> str:
+    units, rest = divmod(total, size)
+    return f"{units:,} {unit} {rest} {smaller}" if rest else f"{units:,} {unit}"

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Final, TypeVar
 from markupsafe import Markup
 
 from ...analysis.report.rows import Histogram, Quantiles
+from ..figures.alike import Row, collapsed
 from ..figures.donut import Sector, donut, shaded
 from ..figures.histogram import Bins
 from ..figures.palette import MEANINGS
@@ -54,7 +55,7 @@ class Figure:
 
     @property
     def title(self) -> str:
-        """Name of the figure in the heading of what is folded."""
+        """Name of the figure in the heading above folded blocks."""
         return self.legend.caption if self.legend else "Figure"
 
     @property
@@ -201,10 +202,10 @@ def ring(
     middle: tuple[str, str],
     total_percent: float | None = None,
 ) -> Figure | None:
-    """Draw a donut with its table of parts, which has a bar per part; None without parts.
+    """Draw a donut with the table of its parts; None without parts.
 
-    ``columns``: headings of name, texts, and percent. ``what`` begins the alt text. ``total_percent``: that of the full ring (default: the
-    sum of the parts, at most 100).
+    The table has a bar per part. ``columns``: headings of name, texts, and percent. ``what`` begins the alt text. ``total_percent``: that
+    of the full ring (default: the sum of the parts, at most 100).
     """
     parts = [part for part in parts if part.percent > 0] or list(parts)
     if not parts:
@@ -246,6 +247,17 @@ def spread(rows: Sequence[T], most: int, weight: Callable[[T], float]) -> list[T
     median = order[(len(order) - 1) // 2 :][: most > 2]
     chosen = {*order[:low], *median, *order[len(order) - (most - low - len(median)) :]}
     return [rows[i] for i in sorted(chosen)]
+
+
+def bar_rows(rows: Sequence[Row], nouns: tuple[str, str], by: str, weight: Callable[[Row], float]) -> tuple[list[Row], Markup]:
+    """Return the rows of a bar figure, and how many are not drawn.
+
+    Rows that are alike are one; of more than BARS that are left, those of the largest and smallest ``weight`` and the median one are drawn.
+    ``nouns``: the name of one row and of several; ``by``: the name of the weight.
+    """
+    fewer = collapsed(rows, *nouns)
+    drawn = spread(fewer, BARS, weight)
+    return drawn, of_all(len(drawn), len(fewer), "row", by)
 
 
 def of_all(drawn: int, total: int, what: str, by: str) -> Markup:

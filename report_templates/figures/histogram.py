@@ -56,7 +56,7 @@ class _Axis:
             unit = time_unit(self.high)
             places = nice_ticks(self.low / unit.nanoseconds, self.high / unit.nanoseconds, most)
             labels = [formats.tick(tick) for tick in places]
-            if len(set(labels)) < len(labels):  # all values are nearly the same: one tick for them
+            if len({f"{tick:g}" for tick in places}) < len(places):  # all values are nearly the same: one tick for them
                 middle = (self.low + self.high) / 2
                 return [(self.x(middle), f"{formats.tick(middle / unit.nanoseconds)} {unit.name}")]
             if labels:

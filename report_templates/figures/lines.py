@@ -39,9 +39,10 @@ class Panel:
 
 
 def lines(panels: Sequence[Panel], x_label: str, *, x_time: bool, height: float = 92, width: float = svg.NARROW) -> str:
-    """Return SVG text. ``x``: ns from zero if ``x_time``; ``height``: of one panel; ``width``: of the figure.
+    """Return SVG text of panels above each other.
 
-    A label keeps its color in every panel. Lines are named at their end; if several panels have the same lines, only in the first.
+    ``x``: ns from zero if ``x_time``; ``height``: of one panel; ``width``: of the figure. A label keeps its color in every panel. Lines
+    are named at their end; if several panels have the same lines, only in the first.
     """
     names = list(dict.fromkeys(line.label for panel in panels for line in panel.lines if line.label is not None))
     same = all([line.label for line in panel.lines] == [line.label for line in panels[0].lines] for panel in panels)

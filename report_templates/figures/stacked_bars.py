@@ -91,9 +91,9 @@ def tick_line(x: float, tick: float, unit: str, top: float, bottom: float, width
 
 
 def legend(parts: Sequence[Part], left: float, limit: str | None, width: float) -> tuple[list[str], float]:
-    """Draw a square and a name per part, and a dashed line for the limit, on as many lines as ``width`` needs.
+    """Draw a square and a name per part, and a dashed line for the limit.
 
-    Return the drawing and the top of what is below it.
+    It takes as many lines as ``width`` requires. Return the drawing and the y below it.
     """
     names = [part.name for part in parts] + ([limit] if limit else [])
     body = []

@@ -36,7 +36,10 @@ class Chapter:
     opened: bool
 
     def rows(self, target: str) -> list[list[Section]]:
-        """Return the sections of "html" or "pdf"; the PDF has two compact ones next to each other."""
+        """Return the sections of "html" or "pdf" in rows.
+
+        The PDF has two compact ones next to each other.
+        """
         rows: list[list[Section]] = []
         for section in self.sections:
             beside = rows[-1] if target == "pdf" and rows and len(rows[-1]) == 1 else None

@@ -14,17 +14,24 @@ from .pdf_tables import COLUMNS, columns_of, fits
 _NARROW_COLUMNS: Final = 7  # of a figure of svg.NARROW
 _HALF_COLUMNS: Final = 6
 _FEWEST: Final = 3  # columns of a table next to a figure
+_SHRINKS: Final = 9  # columns; texts of a wider table would wrap over many lines on half of the page
 _DROPPED: Final = 2  # columns of such a table that the PDF may do without
 _LONG: Final = 14  # rows; a longer table breaks between pages, which takes the entire width
 
 
 def width_of(columns: int, room: int = COLUMNS) -> float:
-    """Return the width of this number of columns in percent of a row, which begins a gutter left of its room."""
+    """Return the width of columns in percent of a row.
+
+    The row begins a gutter left of its room.
+    """
     return math.floor(10000 * columns / room) / 100
 
 
 def rows(blocks: Sequence[Block], room: int = COLUMNS) -> list[list[tuple[Block, int]]]:
-    """Return the rows of blocks with their columns; blocks keep their order, and each row has at most ``room`` columns."""
+    """Put blocks into rows of at most ``room`` columns; return each with its columns.
+
+    Blocks keep their order.
+    """
     filled: list[list[tuple[Block, int]]] = []
     free = 0
     for block in blocks:
@@ -46,13 +53,19 @@ def rows(blocks: Sequence[Block], room: int = COLUMNS) -> list[list[tuple[Block,
 
 
 def _halves(first: Block, second: Block, columns: int) -> bool:
-    """Test whether both are short tables that fit on halves of the page, with shorter names."""
+    """Test whether both are short tables that fit on halves of the page."""
     tables = [block.legend if isinstance(block, Figure) else block for block in (first, second)]
-    return all(isinstance(table, Table) and min(table.total, table.pdf_rows) <= _LONG and fits(table, columns) for table in tables)
+    return all(
+        isinstance(table, Table) and min(table.total, table.pdf_rows) <= _LONG and columns_of(table) <= _SHRINKS and fits(table, columns)
+        for table in tables
+    )
 
 
 def _beside_figure(row: list[tuple[Block, int]], block: Block, free: int) -> Table | None:
-    """Return the table with as many of its first columns as fit next to the narrow figure before it; None if too few do."""
+    """Return the table with the first columns that fit next to the figure before it.
+
+    None if too few fit, or if that figure is not narrow.
+    """
     after_figure = len(row) == 1 and isinstance(row[0][0], Figure) and row[0][0].narrow and not row[0][0].legend
     if not after_figure or not isinstance(block, Table) or min(block.total, block.pdf_rows) > _LONG:
         return None
@@ -76,7 +89,7 @@ def _columns(block: Block) -> int:
 
 
 def _widened(row: list[tuple[Block, int]], room: int) -> list[tuple[Block, int]]:
-    """Give the columns that are left to the last block, if it is no figure: its names need them."""
+    """Give the remaining columns to the last block, unless it is a figure."""
     block, _ = row[-1]
     if isinstance(block, Figure) and not block.legend:
         return row

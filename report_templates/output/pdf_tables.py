@@ -39,14 +39,14 @@ def columns_of(table: Table) -> int:
 
 
 def fits(table: Table, columns: int) -> bool:
-    """Test whether the table fits in these columns of the grid if its names and texts give way."""
+    """Test whether the table fits in these columns if its names and texts shrink."""
     return sum(_widths(table, room_of(columns))[0]) <= room_of(columns) + 0.01
 
 
 def pdf_layout(table: Table, columns: int = COLUMNS) -> tuple[float, tuple[float, ...], tuple[tuple[str, ...], ...]]:
     """Return the width of the table and of its columns, and the rows of texts.
 
-    The widths are percentages: of these columns of the grid, and of the table. Columns of long text share what the others leave.
+    The widths are percentages: of the given columns of the grid, and of the table. Columns of long text share what the others leave.
     """
     rows = table.rows[: table.pdf_rows]
     room = room_of(columns)

@@ -87,8 +87,8 @@ def context(
         progress("drawing", number / len(chosen))
         sections.append(build(report))
     if timeline is not None and "timeline" not in without:
-        place = next((i for i, one in enumerate(sections) if one.id == _TIMELINE_BEFORE), len(sections) - 1)
-        sections.insert(place, timeline_section(timeline))
+        position = next((i for i, one in enumerate(sections) if one.id == _TIMELINE_BEFORE), len(sections) - 1)
+        sections.insert(position, timeline_section(timeline))
     panels = None if look.named else dashboard(sections)
     if not look.named:
         sections = _gathered(sections)

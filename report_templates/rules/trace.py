@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 from ...analysis.report import rule_details
-from ..blocks import BARS, Figure, Slice, of_all, ring, say, spread
+from ..blocks import Figure, Slice, bar_rows, ring, say
 from ..blocks.tables import Cell, Col, Table, table
 from ..figures.axes import time_unit
 from ..figures.paired_bars import paired_bars
@@ -387,11 +387,15 @@ def straggler_rank(context: RuleContext, details: rule_details.StragglerRankDeta
 def _ranks(context: RuleContext, details: rule_details.StragglerRankDetails) -> Figure | None:
     if not details.ranks:
         return None
-    kept = spread(details.ranks, BARS, lambda rank: rank.excess_percent)
     parts = (Part("computation", "computation"), Part("in collectives (may overlap computation)", "communication"))
-    times = [(device_name(rank), (rank.computation_per_step_ns, rank.waiting_per_step_ns)) for rank in kept]
+    times = [(device_name(rank), (rank.computation_per_step_ns, rank.waiting_per_step_ns)) for rank in details.ranks]
     unit = time_unit(max(time for _, pair in times for time in pair) or 1.0)
-    bars = [(name, [time / unit.nanoseconds for time in pair]) for name, pair in times]
+    bars, more = bar_rows(
+        [(name, [time / unit.nanoseconds for time in pair]) for name, pair in times],
+        ("rank", "ranks"),
+        "computation",
+        lambda row: row[1][0],
+    )
     limit = (details.median_ns / unit.nanoseconds, f"median computation {duration(details.median_ns)}")
     late = [device_name(rank) for rank in details.ranks if rank.straggler]
     unusual = f"Later than the others: {', '.join(late[:4])}." if late else "No rank computes much longer than the median."
@@ -403,7 +407,7 @@ def _ranks(context: RuleContext, details: rule_details.StragglerRankDetails) -> 
             "Time of each rank per step; the two overlap and do not add up. The rank that computes longest spends least time in "
             "collectives, because the others wait for it there. {}{}",
             unusual,
-            of_all(len(kept), len(details.ranks), "rank", "excess over the median"),
+            more,
         ),
     )
 
@@ -432,8 +436,12 @@ def _by_device(
     known = [device for device in devices if device.span_ns]
     if not known or not parts:
         return None, rows
-    kept = spread(known, BARS, lambda device: measure(device) or 0.0)
-    bars = [(device_name(device), [100.0 * max(0.0, of(device) or 0.0) / device.span_ns for _, of in parts]) for device in kept]
+    bars, more = bar_rows(
+        [(device_name(device), [100.0 * max(0.0, of(device) or 0.0) / device.span_ns for _, of in parts]) for device in known],
+        ("device", "devices"),
+        "that share",
+        lambda row: sum(row[1]),
+    )
     threshold = context.parameter(limit)
     longest = max(sum(values) for _, values in bars)
     worst = max(known, key=lambda device: measure(device) or 0.0)
@@ -447,7 +455,7 @@ def _by_device(
         axis_end=min(100.0, max(longest, threshold or 0.0) * 1.15) or 100.0,
         limit=(threshold, f"threshold {threshold_text(threshold)}") if threshold is not None else None,
     )
-    caption_of_bars = say("{} {}{}", how, most, of_all(len(kept), len(known), "device", "that share"))
+    caption_of_bars = say("{} {}{}", how, most, more)
     return Figure(f"{context.id}-bars", drawn, f"{how} {most}", caption_of_bars), rows
 
 

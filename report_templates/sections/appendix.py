@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from ...analysis.report.model import Report
 from ..blocks import Section, Texts, line_of, say
@@ -33,6 +34,8 @@ DEFINITIONS = (
     ("bandwidth", "Bytes by summed duration, in units of 10⁹ bytes per second."),
     ("KiB, MiB, GiB", "1024, 1024² and 1024³ bytes."),
 )
+
+_OF_ANY_RUN: Final = frozenset({"step time", "percentile", "deviation", "active", "derived", "KiB, MiB, GiB"})  # the others are of GPUs
 
 
 def add_left_out(section: Section, names: Sequence[str]) -> None:
@@ -75,7 +78,7 @@ def appendix(report: Report) -> Section:
             pdf_rows=5,
         ),
         Texts("lines_of", lines),
-        Texts("definitions", DEFINITIONS),
+        Texts("definitions", [pair for pair in DEFINITIONS if report.time_breakdown or pair[0] in _OF_ANY_RUN]),
         pairs_table("appendix-options", "Options in effect", options, ("Option", "Value"), limit=200, pdf_rows=0),
         pairs_table("appendix-versions", "Versions", versions, ("Library", "Version"), pdf_rows=0),
     ]

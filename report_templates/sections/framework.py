@@ -79,9 +79,7 @@ def framework(report: Report) -> Section:
         _operators("framework-gpu-operators", "Operators by GPU time (self)", metrics.gpu_operators),
         _parts_by_phase(phases_of_job),
         _operators_by("framework-phase-operators", "CPU operators by training phase", "Phase", phases_of_job),
-        _operators_by(
-            "framework-part-operators", "CPU operators by part of the step", "Part", parts_of_step
-        ),
+        _operators_by("framework-part-operators", "CPU operators by part of the step", "Part", parts_of_step),
     ]
     return Section("framework", "Framework metrics", say("{}", " ".join(sentences)), blocks)
 

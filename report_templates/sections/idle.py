@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ...analysis.report.causes import Gap
 from ...analysis.report.device import Idle
 from ...analysis.report.model import Report
-from ..blocks import BARS, Figure, Section, of_all, plain, say, spread
+from ..blocks import Figure, Section, bar_rows, plain, say
 from ..blocks.tables import Cell, Col, Table, table
 from ..figures.axes import time_unit
 from ..figures.stacked_bars import Part, stacked_bars
@@ -21,9 +21,7 @@ def idle(report: Report) -> Section:
     rows = [row for row in report.idle if row.gaps]
     longest_gaps = _gaps(report)
     if not rows:
-        lead = say(
-            "Idle causes need kernels and their launch calls: record CPU and GPU activity."
-        )
+        lead = say("Idle causes need kernels and their launch calls: record CPU and GPU activity.")
         return Section("idle", "Idle causes", lead, [longest_gaps])
     total = sum(_total(row) for row in rows)
     causes = {
@@ -34,27 +32,30 @@ def idle(report: Report) -> Section:
     }
     first = max(causes, key=lambda cause: causes[cause])
     lead = say(
-        "{} of the {} of stream gaps was {}, in {} on {}. Streams overlap, "
-        "so the sum is not the idle time of the GPUs.",
+        "{} of the {} of stream gaps was {}, in {} on {}. Streams overlap, so the sum is not the idle time of the GPUs.",
         percent(100.0 * causes[first] / total if total else None),
         duration(total),
         first,
         plural(sum(row.gaps for row in rows), "gap"),
         plural(len(rows), "stream"),
     )
-    drawn = spread(rows, BARS, _total)
-    unit = time_unit(max(_total(row) for row in drawn) or 1)
-    scaled = [(_label(row), [part / unit.nanoseconds for part in _parts(row)]) for row in drawn]
-    longest = max(drawn, key=_total)
+    unit = time_unit(max(_total(row) for row in rows) or 1)
+    drawn, more = bar_rows(
+        [(_label(row), [part / unit.nanoseconds for part in _parts(row)]) for row in rows],
+        ("stream", "streams"),
+        "gaps",
+        lambda row: sum(row[1]),
+    )
+    longest = max(rows, key=_total)
     blocks = [
         Figure(
             "idle-streams",
-            stacked_bars(_PARTS, scaled, unit.name),
+            stacked_bars(_PARTS, drawn, unit.name),
             f"Gaps between the kernels of each stream: most on {_label(longest)} with {duration(_total(longest))}; mostly {first}",
             say(
                 "Summed gaps of each stream; other streams may run in them. Host wait: until the launch call ended. "
                 "Kernel wait: from there, below 30 µs. Launched and waiting: 30 µs or more.{}",
-                of_all(len(drawn), len(rows), "stream", "gaps"),
+                more,
             ),
         ),
         table(

@@ -39,17 +39,15 @@ def launches(report: Report) -> Section:
     summary = report.launches
     latency = summary.latency
     if latency is not None:
-        waited = f" the {count(latency.count)} kernels that began after the call returned" if summary.negative else " all"
+        waited = f" the {count(latency.count)} kernels that began after the call returned" if summary.negative else " them"
         lead = say(
-            "{} started device work. Of{}, half began within {} of the return of the call, 95% within {}, the last after {}.{}",
+            "{} started device work; half of{} began within {} of the return of the call, 95% within {}, the last after {}.{}",
             plural(summary.pairs, "launch", "launches"),
             waited,
             duration(latency.p50),
             duration(latency.p95),
             duration(latency.max),
-            f" {count(summary.negative)} more began before the call returned."
-            if summary.negative
-            else "",
+            f" {count(summary.negative)} more began before the call returned." if summary.negative else "",
         )
     else:
         lead = say("{}", summary.absent or "No launch call of this run is linked to device work.")
@@ -170,9 +168,7 @@ def launch_configurations(report: Report) -> Section:
         lead = coded((summary and summary.absent) or _UNKNOWN_CONFIGURATIONS)
         return Section("launch-configurations", "Launch configurations", lead)
     small = summary.small_percent
-    small_grids = (
-        f" {percent(small)} of kernel time ran with fewer blocks than the GPU has multiprocessors." if small else ""
-    )
+    small_grids = f" {percent(small)} of kernel time ran with fewer blocks than the GPU has multiprocessors." if small else ""
     kernels = summary.kernels or (len({row.name for row in summary.rows}) if len(summary.rows) == summary.total else None)
     configurations = plural(summary.total, "launch configuration")
     lead = say("{}{}.{}", f"{plural(kernels, 'kernel')} in " if kernels else "", configurations, small_grids)

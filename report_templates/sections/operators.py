@@ -37,8 +37,7 @@ def operators(report: Report) -> Section:
             Col("Distinct", lambda row: row.kernels, count, html_only=True),
             Col("Per call", lambda row: row.total_ns / row.calls if row.calls else None, duration),
             pdf_rows=10,
-            note="Time is attributed to the innermost operator on the launching thread. Calls counts launching calls only."
-            + rest,
+            note="Time is attributed to the innermost operator on the launching thread. Calls counts launching calls only." + rest,
         ),
         table(
             "operators-kernels",

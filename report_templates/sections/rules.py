@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
-from operator import itemgetter
 from typing import Any, Final
 
 from markupsafe import Markup
@@ -13,7 +12,7 @@ from markupsafe import Markup
 from ...analysis.report.model import Report
 from ...analysis.report.rule_details import DETAILS
 from ...analysis.report.rules import RuleParameter, RuleResult
-from ..blocks import Block, Figure, Only, Section, coded, plain, say
+from ..blocks import Block, Figure, Only, Section, Texts, coded, plain, say
 from ..blocks.tables import Cell, Col, Table, table
 from ..rules import across_ranks, bottlenecks, communication, compilation, generic, loop, products, trace, utilization
 from ..rules.rule_context import Blocks, RuleContext
@@ -76,6 +75,7 @@ _SEE: Final = {
 }
 _SCAN: Final = "scan_interval_us"
 _ROUNDED: Final = 1e6
+_REASON: Final = 110  # letters of a reason in the PDF
 _FINDING: Final = 150  # letters of a finding in the table of all rules of the PDF
 
 
@@ -88,7 +88,7 @@ def findings(report: Report) -> Section:
 
 
 def rules(report: Report) -> Section:
-    """Make "All rules": every verdict in a table, and the details of the rules without an issue."""
+    """Make "All rules": every verdict, and details of rules without an issue."""
     verdicts = judged(report)
     if not verdicts:
         return Section(
@@ -129,7 +129,10 @@ def _changed(report: Report) -> str:
 
 
 def _overview(verdicts: Sequence[Judged]) -> Table | None:
-    """Make the table of the evaluated rules: issues first, then those triggered most often."""
+    """Make the table of the evaluated rules, issues first.
+
+    Of equal verdicts, the rule that was triggered most often comes first.
+    """
     order = [ISSUE, FINE]
     listed = sorted(
         verdicts, key=lambda one: (order.index(one.kind) if one.kind in order else len(order), -one.rule.triggered, one.rule.rule)
@@ -141,7 +144,7 @@ def _overview(verdicts: Sequence[Judged]) -> Table | None:
         Col("Rule", lambda row: row.name, kind="name"),
         Col("Verdict", lambda row: row.cell),
         Col("Finding", lambda row: plain(row.rule.finding or row.rule.reason), limit=600, html_only=True),
-        Col("Finding", lambda row: plain(sentences(row.rule.finding or row.rule.reason, _FINDING)), limit=_FINDING, pdf_only=True),
+        Col("Finding", lambda row: plain(sentences(row.rule.finding or row.rule.reason or "", _FINDING)), limit=_FINDING, pdf_only=True),
         Col("Description", lambda row: plain(row.rule.checks), limit=300, html_only=True),
         Col(
             "Recommendation",
@@ -179,23 +182,13 @@ def _absent(verdicts: Sequence[Judged]) -> Table | None:
     )
 
 
-def _absent_by_reason(verdicts: Sequence[Judged]) -> Table | None:
-    """Make the table of the PDF, in which rules with the same reason share a row."""
-    groups: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+def _absent_by_reason(verdicts: Sequence[Judged]) -> Texts | None:
+    """Make the lines of the PDF, which rules with the same reason share."""
+    groups: dict[tuple[str, str], list[str]] = defaultdict(list)
     for verdict in verdicts:
-        why, capture = (plain(clip(text, 240)) or "" for text in (_why(verdict.rule), verdict.rule.capture or ""))
-        groups[verdict.sign.text, why, capture].append(clip(verdict.rule.rule, 60))
-    rows = [(", ".join(names), sign, why, capture) for (sign, why, capture), names in groups.items()]
-    return table(
-        ABSENT,
-        "Rules without a verdict",
-        rows,
-        Col("Rules", itemgetter(0), limit=1000),
-        Col("Verdict", itemgetter(1)),
-        Col("Why", itemgetter(2), limit=300),
-        Col("What to capture", itemgetter(3), limit=300),
-        pdf_rows=len(rows),
-    )
+        groups[verdict.sign.text, plain(clip(_why(verdict.rule), _REASON)) or ""].append(clip(verdict.rule.rule, 60))
+    lines = [say("{}: {}: {}.", sign, ", ".join(names), why.removesuffix(".")) for (sign, why), names in groups.items()]
+    return Texts("absent_rules", lines) if lines else None
 
 
 def _why(rule: RuleResult) -> str:
@@ -232,7 +225,7 @@ def _part(report: Report, verdict: Judged) -> Section:
 
 
 def _evidence(blocks: Blocks) -> list[Block | Only]:
-    """Leave the first figure and the first tables to the PDF, which has room for a third of a page."""
+    """Leave the first figure and the first tables to the PDF."""
     kept: list[Block | Only] = []
     figures = tables = 0
     for block in blocks:
@@ -246,7 +239,7 @@ def _evidence(blocks: Blocks) -> list[Block | Only]:
 
 
 def _advice_of(report: Report, verdict: Judged) -> Advice | None:
-    """Return the advice of an issue; one that another finding explains has the number 0."""
+    """Return the advice of an issue; number 0 if another finding explains it."""
     every = (one for advice in advices(report) for one in (advice, *advice.explains))
     return next((one for one in every if one.anchor == verdict.id), None) if verdict.kind == ISSUE else None
 

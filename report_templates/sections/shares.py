@@ -58,7 +58,9 @@ def activity(report: Report) -> Section:
         label="summed",
         meaning=lambda name: "computation" if name == "kernels" else meaning_of(name),
     )
-    lead = say("Summed durations (concurrent work counts twice): {}.", ", ".join(f"{share.name} {percent(share.percent)}" for share in shares))
+    lead = say(
+        "Summed durations (concurrent work counts twice): {}.", ", ".join(f"{share.name} {percent(share.percent)}" for share in shares)
+    )
     return Section("activity", "Activity distribution", lead, [figure], compact=True)
 
 

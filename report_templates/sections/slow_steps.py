@@ -47,8 +47,8 @@ def slow_steps(report: Report) -> Section:
             Col("Part", lambda row: _PARTS.get(row.name, row.name), kind="name"),
             *_columns(slow),
             sortable=False,
-            note="Means per step, from the end of the previous step to its own end on the device. Within typical range: the mean of the slow"
-            " steps is between the shortest and the longest typical step. Data loading and host operators run alongside the device.",
+            note="Means per step, from the end of the previous step to its own end on the device. Within typical range: the mean of the"
+            " slow steps is between the shortest and the longest typical step. Data loading and host operators run alongside the device.",
         ),
         table(
             "slow-steps-ran",

@@ -14,7 +14,7 @@ from ...analysis.report.steps import Step, StepGroup, StepParts
 from ...analysis.steps.profiled import ENOUGH
 from ...analysis.steps.step_time import FROM_STEP_TO_STEP, step_times
 from ...analysis.toolkit import wording
-from ..blocks import BARS, Figure, Section, bins_of, of_all, say, spread, worth_drawing
+from ..blocks import Figure, Section, bar_rows, bins_of, of_all, say, spread, worth_drawing
 from ..blocks.tables import Cell, Col, table
 from ..figures.axes import time_unit
 from ..figures.histogram import histogram
@@ -45,6 +45,7 @@ _HOST_SHADES = (1.0, 0.72, 0.5, 0.86, 0.6, 0.4)
 _LINES = 32  # of processes in the figure over the index
 _LOADINGS = 12  # names of ranges of data loading
 _POINTS = 400  # of one line
+_ROWS: Final = 8  # of the figure of step times
 _MIN_STEPS = 10  # steps at least for outer percentiles
 _Listed = defaultdict[tuple[object, ...], list[Step]]  # The steps that the report lists, by group
 _ALIKE = 0.01  # of the longest mean step; processes that wait for each other differ by less
@@ -224,7 +225,7 @@ def _longest(group: StepGroup, every: _Listed) -> tuple[float, str]:
 def _distribution(groups: Sequence[StepGroup], every: _Listed) -> Figure | None:
     """Draw a row of bars per group, unless the table is enough."""
     label = _labels(groups)
-    drawn = spread(groups, BARS, lambda group: group.quantiles.p50)
+    drawn = spread(groups, _ROWS, lambda group: group.quantiles.p50)
     if not any(group.quantiles.count > 4 for group in drawn) or (len(drawn) == 1 and not worth_drawing(drawn[0].quantiles)):
         return None
     on_device = {group.on_device for group in groups}
@@ -414,12 +415,13 @@ def _parts(report: Report) -> Figure | None:
         return None
     example = telling(every)
     parts = parts_of(every)
-    by = (lambda part: part.mean_ns.get("kernel", 0.0)) if example.alike else (lambda part: part.mean_step_ns)
-    drawn = spread(every, BARS, by)
-    unit = time_unit(max(part.mean_step_ns for part in drawn) or 1)
-    rows = [
-        (labels.process(part.node, part.rank, part.pid), [value / unit.nanoseconds for value in _values(part, parts)]) for part in drawn
-    ]
+    unit = time_unit(max(part.mean_step_ns for part in every) or 1)
+    rows, more = bar_rows(
+        [(labels.process(part.node, part.rank, part.pid), [value / unit.nanoseconds for value in _values(part, parts)]) for part in every],
+        ("process", "processes"),
+        "mean step",
+        lambda row: sum(row[1]),
+    )
     largest = max(example.part.mean_ns, key=lambda key: example.part.mean_ns[key])
     name = parts[largest].name if largest in parts else clip(largest, 40)
     order = (
@@ -441,7 +443,7 @@ def _parts(report: Report) -> Figure | None:
             order,
             capitalized(finding),
             _loading(every),
-            of_all(len(drawn), len(every), "process", "kernel time" if example.alike else "mean step"),
+            more,
         ),
     )
 

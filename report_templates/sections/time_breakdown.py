@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Final
 
-from markupsafe import Markup
-
 from ...analysis.report.device import DeviceTime
 from ...analysis.report.model import Report
-from ..blocks import BARS, Figure, Section, of_all, say, spread
+from ..blocks import Figure, Section, bar_rows, say
 from ..blocks.tables import Cell, Col, table
 from ..figures.stacked_bars import Part, stacked_bars
 from ..text import labels
@@ -31,15 +29,20 @@ def time_breakdown(report: Report) -> Section:
     section = Section("time-breakdown", "Time breakdown", say("{}", _lead(devices)))
     if not devices:
         return section
-    drawn = spread(devices, BARS, wasted)
     most_idle = max(devices, key=lambda d: d.idle_percent)
+    rows, more = bar_rows(
+        [(labels.device(d.node, d.rank, d.device), [d.of_span(time) for time in part_times(d)]) for d in devices],
+        ("rank", "ranks") if all(d.rank is not None for d in devices) else ("GPU", "GPUs"),
+        "time without computation",
+        lambda row: 100 - row[1][0],
+    )
     caption = say(
         "Percent of each GPU's profile window. Most idle: {} with {}.{}",
         labels.device(most_idle.node, most_idle.rank, most_idle.device),
         percent(most_idle.idle_percent),
-        of_all(len(drawn), len(devices), "device", "time without computation"),
+        more,
     )
-    figure = bars("time-breakdown-devices", drawn, caption)
+    figure = Figure("time-breakdown-devices", stacked_bars(PARTS, rows, "%", axis_end=100.0), _lead(devices), caption)
     section.add(
         figure,
         table(
@@ -65,17 +68,6 @@ def time_breakdown(report: Report) -> Section:
         ),
     )
     return section
-
-
-def wasted(device: DeviceTime) -> float:
-    """Return the percentage of the span without computation."""
-    return 100 - device.of_span(device.computation_ns)
-
-
-def bars(id: str, devices: Sequence[DeviceTime], caption: Markup) -> Figure:
-    """Draw a bar per device: its span by part."""
-    rows = [(labels.device(d.node, d.rank, d.device), [d.of_span(time) for time in part_times(d)]) for d in devices]
-    return Figure(id, stacked_bars(PARTS, rows, "%", axis_end=100.0), _lead(devices), caption)
 
 
 def _of_span(part: int, device: DeviceTime) -> Cell:

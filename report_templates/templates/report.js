@@ -100,8 +100,19 @@
     }
   }
 
+  // A link to a folded section, or to something within it, unfolds it.
+  function unfold() {
+    const target = document.getElementById(location.hash.slice(1));
+    target?.querySelector(":scope > details.fold")?.setAttribute("open", "");
+    for (let part = target; part; part = part.parentElement) if (part.tagName === "DETAILS") part.open = true;
+    target?.scrollIntoView();
+  }
+
   document.addEventListener("DOMContentLoaded", () => {
     document.querySelectorAll("main table").forEach(prepare);
+    unfold();
+    addEventListener("hashchange", unfold);
+    addEventListener("beforeprint", () => document.querySelectorAll("details.fold").forEach((part) => { part.open = true; }));
     const nav = document.getElementById("contents");
     const contents = nav.querySelector("details");
     if (matchMedia("(max-width: 1099px)").matches) contents.open = false;

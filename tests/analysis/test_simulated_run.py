@@ -71,5 +71,5 @@ def test_the_headline_names_the_worst_loss(run: tuple[DemoTruth, Report]) -> Non
     assert report.job_strip is not None
     assert [phase.name for phase in report.job_strip.phases] == ["initialization", "training", "idle tail"]
     assert report.summary.subtitle.startswith("4 × H100 80GB, 2 nodes · ")
-    assert [tile.key for tile in report.summary.tiles if tile.value == "–"] == []
+    assert [tile.key for tile in report.summary.tiles if tile.value == "—"] == []
     assert not report.run.relative_times

@@ -66,7 +66,7 @@ def test_file_environment_and_command_line_in_their_order(run_folder: Path, tmp_
     assert base64.b64encode(LOGO.format("blue").encode()).decode() in text
     assert 'alt="Team"' in text
     text = page_of(run_folder, "--config", config, "--sections", "-gpu,-training", "--theme", "auto", "--title", "Mine")
-    assert sections_of(text)[1:-1] == ["findings", "job-statistics", "rules", "information", "data-quality", "without-content", "appendix"]
+    assert sections_of(text)[1:-1] == ["job-statistics", "rules", "information", "data-quality", "without-content"]
     assert '<html lang="en">' in text
     assert "Mine" in text
 

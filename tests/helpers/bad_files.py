@@ -30,7 +30,7 @@ TOKENS: Final = (
 """JSON values that a member may have instead of its own."""
 CELLS: Final = (
     str(HUGE), str(-HUGE), str(2**63), str(-(2**63)), str(2**64), "-1", "1e400", "-1e400", "1e308", "nan", "inf", "-inf", "", " ", "N/A",
-    "[N/A]", "x", '"', '""', "=1+1", "\x00", "\udcff", "9" * 400, "1e18 MiB", "999999999999%", "0x10", "9999/12/31 23:59:59.999",
+    "[N/A]", "x", '"', '""', "=1+1", "\x00", "\udcff", "9" * 400, "1e18 MiB", "999999999999 %", "0x10", "9999/12/31 23:59:59.999",
     "0001/01/01 00:00:00.000", "9999-12-31T23:59:59Z", "1969-12-31T23:59:59Z", "2024/02/30 00:00:00", "é", "\u2028", "1,5", "9" * 14,
 )  # fmt: skip
 Mutate = Callable[[random.Random], bytes]
@@ -178,8 +178,8 @@ PYINSTRUMENT: Final = {
 POSTRUN_JSON: Final = {"timer": "cpu_time", "rank": 3, "profiler": "cprofile"}
 _SMI = (
     "timestamp, index, uuid, name, utilization.gpu [%], utilization.memory [%], memory.used [MiB], memory.total [MiB], power.draw [W]",
-    "2024/01/01 00:00:00.123, 0, GPU-00000000-1111-2222-3333-444444444444, NVIDIA A100, 85%, 40%, 1000 MiB, 2000 MiB, 250.50 W",
-    "2024/01/01 00:00:01.123, 0, GPU-00000000-1111-2222-3333-444444444444, NVIDIA A100, 86%, 41%, 1001 MiB, 2000 MiB, 251.50 W",
+    "2024/01/01 00:00:00.123, 0, GPU-00000000-1111-2222-3333-444444444444, NVIDIA A100, 85 %, 40 %, 1000 MiB, 2000 MiB, 250.50 W",
+    "2024/01/01 00:00:01.123, 0, GPU-00000000-1111-2222-3333-444444444444, NVIDIA A100, 86 %, 41 %, 1001 MiB, 2000 MiB, 251.50 W",
 )
 _DCGM = (
     "timestamp,gpu,UUID,Hostname,modelName,DCGM_FI_DEV_GPU_UTIL,DCGM_FI_DEV_FB_USED,DCGM_FI_DEV_FB_FREE,DCGM_FI_PROF_SM_ACTIVE",

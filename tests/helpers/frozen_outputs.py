@@ -60,7 +60,7 @@ def _gpu_log(folder: Path) -> None:
             busy = 95 if (second + 20 * gpu) % 45 < 30 else 5
             lines.append(
                 f"2026/02/25 06:{20 + second // 60}:{second % 60:02}.000, {gpu}, GPU-0000000{gpu}-1111-2222-3333-444444444444,"
-                f" NVIDIA H100 80GB HBM3, {busy}%, {20_000 + 100 * second} MiB, 81559 MiB, {200 + busy}.5 W"
+                f" NVIDIA H100 80GB HBM3, {busy} %, {20_000 + 100 * second} MiB, 81559 MiB, {200 + busy}.5 W"
             )
     (folder / "nvidia-smi.node7.csv").write_text("\n".join(lines) + "\n")
 

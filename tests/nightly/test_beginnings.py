@@ -13,7 +13,7 @@ from postrun.nightly.model import FoundRun, Row
 from postrun.nightly.night import real_runs
 
 TRACE = json.dumps({"schemaVersion": 1, "traceEvents": [{"ph": "X", "name": "aten::mm", "pid": 7, "tid": 7, "ts": 5, "dur": 4}]})
-SMI = "timestamp, index, utilization.gpu [%]\n2026/03/03 09:52:20.000, 0, 10%\n"
+SMI = "timestamp, index, utilization.gpu [%]\n2026/03/03 09:52:20.000, 0, 10 %\n"
 LOSSES = '{"losses": [3.5, 2.5]}'
 # The files that indicate a run of each kind by name alone.
 SURE = {"recording": "h.1.2.prt", "hosted": "system/incremental/1772531220.algo-1.json", "traces": "rank0/main.trace.json"}
@@ -68,7 +68,7 @@ def test_what_begins_like_a_file_of_a_run_is_of_it(tmp_path: Path, kind: str) ->
     (run,) = _find(tmp_path).values()
     assert [one.path for one in run.objects] == sorted([f"j/{SURE[kind]}", "j/logs/gpu.log", "j/zz.json"])
     with (tmp_path / "j" / "logs" / "gpu.log").open("a") as log:
-        log.write("2026/03/03 09:52:21.000, 0, 20%\n")
+        log.write("2026/03/03 09:52:21.000, 0, 20 %\n")
     assert _find(tmp_path)["j"].fingerprint != run.fingerprint
 
 

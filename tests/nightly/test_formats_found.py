@@ -54,7 +54,7 @@ def _export(path: Path) -> None:
 
 
 def _smi(path: Path) -> None:
-    _text(path, "timestamp, index, utilization.gpu [%]\n" + "".join(f"2026/03/03 09:52:2{k}.000, 0, {10 * k}%\n" for k in range(4)))
+    _text(path, "timestamp, index, utilization.gpu [%]\n" + "".join(f"2026/03/03 09:52:2{k}.000, 0, {10 * k} %\n" for k in range(4)))
 
 
 def _dmon(path: Path) -> None:

@@ -52,7 +52,7 @@ def everything(folder: Path) -> bytes:
 def test_stores_are_left_out_and_named(source: Path, tmp_path: Path) -> None:
     (source / "logged").mkdir()
     (source / "logged" / "run.duckdb").write_bytes((source / "hostile" / "run.duckdb").read_bytes())
-    (source / "logged" / "nvidia-smi.csv").write_text("timestamp, index, utilization.gpu [%]\n2023/11/14 22:13:20.000, 0, 50%\n")
+    (source / "logged" / "nvidia-smi.csv").write_text("timestamp, index, utilization.gpu [%]\n2023/11/14 22:13:20.000, 0, 50 %\n")
     done = nightly(source, "-o", tmp_path / "out", *OPTIONS)
     assert done.exit_code == 0, done.output
     for run in ("hostile", "stored"):

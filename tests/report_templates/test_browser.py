@@ -91,7 +91,8 @@ def test_axe_finds_nothing_in_either_theme_and_nothing_is_fetched(browse: Any) -
 KERNELS = "document.querySelector('#kernels-table table')"
 SORT = f"""(() => {{
   const table = {KERNELS};
-  const head = [...table.tHead.rows[0].cells].find((cell) => cell.textContent === "Runs");
+  table.closest("details").open = true;
+  const head = [...table.tHead.rows[0].cells].find((cell) => cell.textContent === "Launches");
   const button = head.querySelector("button");
   const column = head.cellIndex;
   const read = () => [head.getAttribute("aria-sort"), [...table.tBodies[0].rows].map((row) => Number(row.cells[column].dataset.sort))];
@@ -139,6 +140,18 @@ def test_tables_sort_filter_and_unfold(browse: Any, rich: Report) -> None:
     assert filtered["counts"] == [15, 340, 1]
     assert filtered["status"] == "1 of 340 rows match"
     assert themed == ["rgb(255, 255, 255)", "rgb(17, 21, 26)"]
+
+
+def test_a_link_unfolds_the_section_that_it_leads_to(browse: Any) -> None:
+    unfolded = """(async () => {
+      const part = document.getElementById("kernels");
+      const before = part.querySelector("details").open;
+      location.hash = "kernels-table";
+      await new Promise((resolve) => setTimeout(resolve, 100));
+      return [before, part.querySelector("details").open];
+    })()"""
+    (answer,) = browse([{"scheme": "light", "width": 1280, "run": unfolded}])
+    assert answer["value"] == [False, True]
 
 
 def test_without_script_every_row_is_there_and_no_dead_button(browse: Any) -> None:

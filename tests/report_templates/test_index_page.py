@@ -154,7 +154,7 @@ def test_findings_come_first_and_say_what_they_are() -> None:
         "1 regression, 1 new issue, 1 run without a report, in 8 runs.",
         "▲ slower gpt/5", "240 ms from step to step, 20.0% more than the median of the 5 comparable runs before (200 ms)",
         "✕ failed bad", "trace.json: cut off", "✕ new issue gpt/5", "IOBottleneck: passed in the 3 comparable runs before",
-        "Step time 240 ms 200 ms +20.0%", "GPU busy 55.0 % 58.0% −3.0 pp", "✕ now an issue: IOBottleneck",
+        "Step time 240 ms 200 ms +20.0%", "GPU busy 55.0% 58.0% −3.0 pp", "✕ now an issue: IOBottleneck",
     ]  # fmt: skip
     text = text.replace("\u00a0", " ")
     places = [text.find(one) for one in wanted]

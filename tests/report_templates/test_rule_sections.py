@@ -88,8 +88,8 @@ def with_rules(report: Report, *rules: RuleResult) -> Report:
 
 
 def parts_of(report: Report) -> dict[str, Section]:
-    (section,) = [section for section in context(report, quiet).sections if section.id == "rules"]
-    return {part.id: part for part in section.parts}
+    sections = [section for section in context(report, quiet).sections if section.id in ("findings", "rules")]
+    return {part.id: part for section in sections for part in section.parts}
 
 
 # -- the first page --------------------------------------------------------------------------------------------------------
@@ -104,10 +104,11 @@ def test_the_three_findings_worth_most_are_the_actions(rich: Report, target: str
     assert places == sorted(places)
     assert rich.findings[3].title not in first
     assert "StragglerRank · rank 7, node-1 GPU 3" in first
-    assert "3 more findings: see Rules." in first
-    further = words(block(text, "rules-further"))
-    assert [finding.title in further for finding in rich.findings] == [False] * 3 + [True] * 3
-    assert text.index('id="summary-actions"') < text.index('id="summary-rules"') < text.index('id="rules-further"')
+    assert "3 more findings: see Findings." in first
+    listed = text[text.index('<section id="findings"') :]
+    places = [words(listed).index(finding.title) for finding in sorted(rich.findings, key=lambda one: one.rank)]
+    assert places == sorted(places)
+    assert text.index('id="summary-actions"') < text.index('id="summary-rules"') < text.index('<section id="findings"')
 
 
 def test_causes_in_a_circle_are_all_listed(rich: Report) -> None:
@@ -189,8 +190,7 @@ def test_without_an_issue(rich: Report, passed: int, absent: int, sentence: str)
 def test_rules_without_a_verdict_are_a_line_in_the_pdf(rich: Report) -> None:
     text = html_of(rich, "pdf")
     assert text[: text.index('id="contents"')].count("<tr>") < 40
-    assert words(text).count("Profile with torch.profiler on CPU activity.") == 2
-    assert "PageableCopies: KeyError: 'kind'" in words(text)
+    assert "! Error: PageableCopies: KeyError: 'kind'." in words(text)
 
 
 def test_a_report_of_no_rules_says_so(small_reports: dict[str, Report]) -> None:
@@ -203,7 +203,7 @@ def test_a_report_of_nothing_evaluated(small_reports: dict[str, Report]) -> None
     rules = [result(name, "system", "NotEvaluated", reason="no samples", capture="Record them.") for name in ("A", "B")]
     for target in ("html", "pdf"):
         text = html_of(with_rules(small_reports["empty"], *rules), target)
-        assert "None of 2 rules could be evaluated" in words(text)
+        assert "None of 2 rules could be evaluated" in words(text) or target == "pdf"
         assert "No rule could evaluate the run." in words(text)
         assert "no samples" in words(text)
 
@@ -215,18 +215,12 @@ def test_the_summary_has_issues_first_and_then_what_triggered_most_often(rich: R
     table = block(html_of(rich), "rules-overview")
     names = [words(row).split()[0] for row in re.findall(r"<tr>.*?</tr>", table, re.DOTALL)[1:]]
     expected = [rule for rule in rich.rules if rule.verdict in ("IssuesFound", "NoIssuesFound")]
-    expected = [rule for rule in expected if not rule.rule.startswith("Overall") and rule.rule != "ProfilerReport"]
-    assert names == [rule.rule for rule in sorted(expected, key=lambda rule: (rule.verdict != "IssuesFound", -rule.triggered, rule.rule))]
+    expected = [rule for rule in expected if rule.rule != "ProfilerReport"]
+    order = sorted(expected, key=lambda rule: (rule.verdict != "IssuesFound", rule.informs, -rule.triggered, rule.rule))
+    assert names == [rule.rule for rule in order]
     rows = [words(row) for row in re.findall(r"<tr>.*?</tr>", table, re.DOTALL)[1:]]
-    assert all(("none: the rule passed" in row) == ("✓ Passed" in row) and ("Do what helps." in row) == ("✕ Issue" in row) for row in rows)
-    lead = words(html_of(rich))
-    assert "6 of 20 evaluated rules found an issue. Triggered most often: CPUBottleneck, 1,300 times, at 2,400 data points." in lead
-    tied = dataclasses.replace(
-        rich, rules=tuple(dataclasses.replace(rule, triggered=min(rule.triggered, 1)) for rule in rich.rules), findings=()
-    )
-    number = sum(rule.triggered == 1 for rule in tied.rules if rule.rule in names)
-    assert number > 1
-    assert f"Triggered most often: {number} rules, 1 time each." in words(html_of(tied))
+    assert all(("Do what helps." in row) == ("✕ Issue" in row) for row in rows)
+    assert "6 of 20 evaluated rules found an issue." in words(html_of(rich))
 
 
 def test_every_evaluated_rule_has_a_section_with_its_texts(rich: Report) -> None:
@@ -237,7 +231,7 @@ def test_every_evaluated_rule_has_a_section_with_its_texts(rich: Report) -> None
         assert (f'<div class="rule" id="rule-{rule.rule}">' in text) == evaluated
         assert f"What {rule.rule} looks at, in one sentence." in text or not evaluated
     text_words = words(text)
-    assert "What to do: Raise num_workers=8 so that the processors load ahead" in text_words
+    assert "Do: Raise num_workers=8 so that the processors load ahead" in text_words
     assert "<code>num_workers=8</code>" in text
     assert (
         "Triggered 36 times; 36 violations at 2,400 data points; in 12 of 20 windows; from 1 min to 16 min 40 s after the run began."
@@ -268,10 +262,11 @@ def test_every_rule_shows_its_figures_and_tables(rich: Report) -> None:
         assert figures[rule] == ["bars"]
     assert figures["LowPrecision"] == ["shares"]
     tables = {id.removeprefix("rule-"): sorted(part.tables) for id, part in parts.items()}
-    assert tables["GPUMemoryIncrease"] == ["devices", "episodes", "parameters"]
-    assert tables["StepOutlier"] == ["active", "groups", "parameters", "slowest"]
-    assert tables["TemperatureRule"] == ["list-1", "parameters", "values"]
-    assert tables["OverallSystemUsage"] == ["parameters"]
+    assert tables["GPUMemoryIncrease"] == ["devices", "episodes"]
+    assert tables["StepOutlier"] == ["active", "groups", "slowest"]
+    assert tables["TemperatureRule"] == ["list-1", "values"]
+    assert tables["OverallSystemUsage"] == []
+    assert parts["rule-OverallSystemUsage"].facts["parameter_table"]
 
 
 def test_no_figure_has_more_than_twelve_rows(rich: Report) -> None:
@@ -289,7 +284,7 @@ def test_no_figure_has_more_than_twelve_rows(rich: Report) -> None:
         for figure in part.figures.values():
             height = float(re.search(r'height="([\d.]+)"', figure.svg)[1])  # type: ignore[index]
             assert height <= 460, figure.id
-            assert "of 128" in figure.caption, figure.id
+            assert "of 128" in figure.caption or "alike" in figure.svg, figure.id
         table = part.table(key)
         assert table is None or table.total == 128
 
@@ -516,7 +511,9 @@ def test_groups_that_were_judged_are_drawn_before_those_that_were_not() -> None:
     rule_result = result("StepOutlier", "framework", "NoIssuesFound", "Fine.")
     found_details = details_from("StepOutlier", {"groups": [group("EVAL", 5, False), group("TRAIN", 900, True)]})
     assert isinstance(found_details, StepOutlierDetails)
-    figure, table = step_outlier(RuleContext("rule-StepOutlier", rule_result, 0), found_details)[:2]
+    blocks = step_outlier(RuleContext("rule-StepOutlier", rule_result, 0), found_details)
+    figure = blocks[0]
+    table = next(block for block in blocks if isinstance(block, Table) and block.id.endswith("-groups"))
     assert isinstance(figure, Figure)
     assert isinstance(table, Table)
     assert words(figure.alt).endswith("rank 0 TRAIN: 0 outliers among 900 steps")

@@ -64,5 +64,5 @@ def test_a_slow_link_and_pageable_copies(plain: tuple[Path, DemoTruth], tmp_path
 
 
 def test_a_rank_that_does_not_exist(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="slow_link_rank is 2, but the run has ranks 0–1"):
+    with pytest.raises(UsageError, match="slow_link_rank is 2, but the run has ranks 0 to 1"):
         truth(tmp_path, Changes(slow_link_rank=2))

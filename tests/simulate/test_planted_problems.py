@@ -112,7 +112,7 @@ def test_the_default_run_has_all_problems_and_is_small(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [({"steps": 0}, "steps is 0"), ({"nodes": 0}, "nodes is 0"), ({"nodes": 1}, "straggler_rank is 5, but the run has ranks 0–3")],
+    [({"steps": 0}, "steps is 0"), ({"nodes": 0}, "nodes is 0"), ({"nodes": 1}, "straggler_rank is 5, but the run has ranks 0 to 3")],
 )
 def test_a_run_that_cannot_be_is_refused(arguments: dict[str, int], message: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=message):

@@ -98,7 +98,7 @@ def _loaders_fine(later: Outcome, first: Outcome, known: Outcomes) -> str | None
         return None
     most = max(judged, key=lambda row: row.percent_of_cores or 0.0)
     text = (
-        f"Do not add workers: {most.loaders:g} loader processes already use"
+        f"Do not raise `num_workers`: {most.loaders:g} loader processes already use"
         f" {percent(required(most.percent_of_cores))} of the cores of {most.node}, so loading itself is slow"
     )
     waits = known.get(IOBottleneck)

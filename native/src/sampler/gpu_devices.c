@@ -36,7 +36,7 @@ static const char *const questions[GPU_QUESTIONS] = {
     [ASK_XID] = "gpu.xid",
 };
 static const char *const units[GPU_QUESTIONS] = {
-    [ASK_UTILIZATION] = " %",
+    [ASK_UTILIZATION] = "%",
     [ASK_MEMORY] = " B",
     [ASK_POWER] = " mW",
     [ASK_SM_CLOCK] = " MHz",
@@ -44,7 +44,7 @@ static const char *const units[GPU_QUESTIONS] = {
     [ASK_TEMPERATURE] = " C",
     [ASK_MEMORY_CLOCK] = " MHz",
     [ASK_MEMORY_TEMPERATURE] = " C",
-    [ASK_THROTTLE_TIME] = " %",
+    [ASK_THROTTLE_TIME] = "%",
     [ASK_PCIE] = " B/s",
     [ASK_NVLINK] = " B/s",
     [ASK_ENERGY] = " J",

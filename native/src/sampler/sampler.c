@@ -151,7 +151,7 @@ static void adapt(struct sampler *sampler, int64_t cost_ns) {
     }
     if (!sampler->backed_off) {
         char why[160];
-        snprintf(why, sizeof why, "a sample took %lld us, more than 1 %% of %u ms: longer intervals, see sampler.interval_ms",
+        snprintf(why, sizeof why, "a sample took %lld us, more than 1%% of %u ms: longer intervals, see sampler.interval_ms",
                  (long long)(cost_ns / 1000), sampler->interval_ms);
         postrun_session_capability("sampler.interval", why);
         sampler->backed_off = 1;

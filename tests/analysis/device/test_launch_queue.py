@@ -64,7 +64,7 @@ def test_runs_without_a_launch_dilute_nothing(make_store: Callable[..., Store]) 
     assert stream.mean_depth == pytest.approx(15 / 21)
     assert (stream.time_ns[0], stream.depth) == (3, (1,) * 5 + (0,) * 2 + (1,) * 10 + (0,) * 4)
     lead = str(section_of(assemble(store, Options())).lead).replace("\N{NO-BREAK SPACE}", " ")
-    assert "of the time it ran, nothing waited behind. 3 runs of 6 do not count: their launch is not in the trace" in lead
+    assert "of its busy time. 3 runs of 6 do not count: their launch is not in the trace" in lead
 
 
 def test_the_time_between_two_profiles_does_not_count(make_store: Callable[..., Store]) -> None:

@@ -104,7 +104,7 @@ def test_parts_recorded_in_other_steps_are_compared_by_the_mean_step(make_store:
     ]  # fmt: skip
     assert [one.percent for one in result.step_parts] == pytest.approx([50, 30, 20])
     assert result.notes[0] == (
-        "The parts of a step were not recorded in the same steps (data loading in steps 0–9, forward and backward in step 4):"
+        "The parts of a step were not recorded in the same steps (data loading in steps 0 to 9, forward and backward in step 4):"
         " their shares are of the mean step."
     )
     even = framework(make_store(step=steps, annotation=[*loads, part("forward", 10, 5), part("forward", 910, 5)]))

@@ -58,14 +58,14 @@ def test_without_a_profile_the_text_names_how_to_record_one(make_store: Maker) -
     [
         ("nothing: the last step that began was 20", "no Python profile is in this run: the last step that began was 20."),
         ("not complete: [Errno 28] No space left", "in this run: [Errno 28] No space left."),
-        ("steps 9–11", "(steps 9–11 recorded)"),
+        ("steps 9 to 11", "(steps 9 to 11 recorded)"),
         (None, "does not say why"),
     ],
 )
 def test_a_profile_that_was_asked_for_and_is_not_there_is_told_with_the_reason(
     make_store: Maker, recorded: str | None, expected: str
 ) -> None:
-    metadata = {"profiling.python": "steps 100–104", **({"profiling.python.recorded": recorded} if recorded else {})}
+    metadata = {"profiling.python": "steps 100 to 104", **({"profiling.python.recorded": recorded} if recorded else {})}
     absent = python_profile(make_store(run=[{"metadata": json.dumps(metadata)}])).absent
     assert absent is not None
     assert absent.startswith("Python functions were to be recorded (steps 100 to 104), but ")
@@ -74,12 +74,12 @@ def test_a_profile_that_was_asked_for_and_is_not_there_is_told_with_the_reason(
 
 
 def test_a_profile_that_is_not_given_is_told_with_the_folder_that_it_was_written_to(make_store: Maker) -> None:
-    recorded = "steps 100 to 101: steps 102–104 were not reached; the last step that began was 101"
-    metadata = {"profiling.python": "steps 100–104", "profiling.python.recorded": recorded}
+    recorded = "steps 100 to 101: steps 102 to 104 were not reached; the last step that began was 101"
+    metadata = {"profiling.python": "steps 100 to 104", "profiling.python.recorded": recorded}
     for index, folder in (({}, "the folder of the recording"), ({"profiling.place": "/data/x"}, "/data/x")):
         absent = python_profile(make_store(run=[{"metadata": json.dumps(metadata | index)}])).absent
         assert absent is not None
-        assert absent.endswith(f" It is below `framework/pytorch` in {folder} (steps 100–101 recorded).")
+        assert absent.endswith(f" It is below `framework/pytorch` in {folder} (steps 100 to 101 recorded).")
 
 
 def test_the_time_of_profilers_is_told(make_store: Maker) -> None:

@@ -177,7 +177,7 @@ def test_nothing_known_is_said_as_such() -> None:
     assert result.headline == "No GPU activity, no steps and no utilization in this run: there is nothing to time."
     assert result.subtitle == "completed"
     assert result.tiles == ()
-    assert {t.value for t in result.figures} == {"–"}
+    assert {t.value for t in result.figures} == {"—"}
     assert {"gpu_busy", "step_time", "exposed_communication", "data_loading", "lower_precision"} <= {t.key for t in result.figures}
     assert all(t.detail for t in result.figures)
 
@@ -188,7 +188,7 @@ def test_one_gpu_without_collectives_or_steps() -> None:
     assert result.subtitle == "1 × H100 80GB, 1 node · completed · data: complete"
     assert (tile(result, "gpu_busy").value, tile(result, "gpu_busy").detail) == (whole_percent(61), "of the 200 ns profile window")
     assert (tile(result, "exposed_communication").value, tile(result, "exposed_communication").detail) == (
-        "–",
+        "—",
         "no collective kernels recorded",
     )
 
@@ -258,7 +258,7 @@ def test_samples_come_before_the_busy_share_of_the_window() -> None:
     assert result.headline == f"The GPU averaged {whole_percent(44)} utilization over the samples."
     assert [t.key for t in result.tiles] == ["gpu_utilization"]
     assert summed(series=[sampled(10)], active=ActiveTime(9, 0, 0.0, False)).headline == "No GPU was active in any sample."
-    assert tile(summed(series=[sampled(38, derived=True)]), "gpu_utilization").value == "–"
+    assert tile(summed(series=[sampled(38, derived=True)]), "gpu_utilization").value == "—"
 
 
 def test_host_only_trace() -> None:
@@ -293,7 +293,7 @@ def test_profiled_steps_are_not_mixed_with_those_of_the_whole_job() -> None:
         ([("BF16", 60), ("FP8", 30), ("FP32", 10)], "90.0%", "of 100 ns in matrix kernels, 60% BF16 and 30% FP8"),
         ([("FP32", 90), ("FP64", 10)], "0%", "of 100 ns in matrix kernels"),
         ([("FP16", 60), ("unknown", 40)], "60.0%", "of 100 ns in matrix kernels, FP16, 40% unknown"),
-        ([("unknown", 100)], "–", "precision of the matrix kernels is unknown"),
+        ([("unknown", 100)], "—", "precision of the matrix kernels is unknown"),
     ],
 )
 def test_lower_precision(matrix: list[tuple[str, int]], value: str, detail: str) -> None:
@@ -303,7 +303,7 @@ def test_lower_precision(matrix: list[tuple[str, int]], value: str, detail: str)
 
 def test_no_loader_events_is_not_zero() -> None:
     steps = Steps((step(10),), (), (part(0, 100),), None)
-    assert tile(summed(steps=steps, loader=False), "data_loading").value == "–"
+    assert tile(summed(steps=steps, loader=False), "data_loading").value == "—"
     assert (tile(summed(steps=steps), "data_loading").value, tile(summed(steps=steps), "data_loading").number) == (whole_percent(0), 0.0)
 
 

@@ -52,7 +52,7 @@ def test_processors_memory_and_the_longest_step(make_store: MakeStore) -> None:
     [loading] = [figure for figure in result.figures if figure.key == "data_loading"]
     assert (cpu.value, cpu.number) == (whole_percent(50), 50.0)  # mean of 20, 40 and 90
     assert (longest.value, longest.detail, longest.number, longest.unit) == ("35.0 ms", "step 19, 3.50 times the median", 35 * MS, "ns")
-    assert (loading.value, loading.detail) == ("–", "no part of a step named as data loading")
+    assert (loading.value, loading.detail) == ("—", "no part of a step named as data loading")
     assert (memory.value, memory.detail) == (percent(9.5), "of host memory")
     assert result.headline.endswith("The longest, step 19, took 35.0 ms, 3.50 times as long.")
 

@@ -93,4 +93,4 @@ def test_little_loading_is_still_told(make_store: MakeStore) -> None:
 def test_steps_without_ranges_are_not_called_unprofiled(make_store: MakeStore) -> None:
     report = reported(make_store, *(ranged("step", 10 * i, 10 * i + 10, value=i) for i in range(30)))
     tile = next(tile for tile in report.summary.figures if tile.key == "data_loading")
-    assert (tile.value, tile.detail) == ("–", "nothing annotated inside of the steps")
+    assert (tile.value, tile.detail) == ("—", "nothing annotated inside of the steps")

@@ -141,7 +141,7 @@ def test_what_another_tracer_recorded_of_all_steps_is_not_the_trace(make_store: 
     [parts] = report.steps.parts
     assert (parts.steps, parts.numbers, parts.of, parts.typical) == (3, (5, 6, 7), 20, True)
     assert tile(report, "data_loading") == (whole_percent(40), "of a step, 4.00 ms in the 3 steps that were traced")
-    assert report.steps.traced == "in 3 of 20 steps (steps 5 to 7)"
+    assert report.steps.traced == "in 3 of 20 steps (steps 5–7)"
 
 
 def test_a_step_without_events_at_its_end_was_traced_where_the_profiler_was_on(make_store: MakeStore) -> None:
@@ -248,7 +248,7 @@ def test_numbers_that_begin_anew_are_told_apart(make_store: MakeStore) -> None:
 
 
 def test_words() -> None:
-    assert numbered([11, 9, 5, 10, 7, 7]) == "5, 7 and 9 to 11"
+    assert numbered([11, 9, 5, 10, 7, 7]) == "5, 7 and 9–11"
     assert (numbered([4]), numbered([1, 2])) == ("4", "1 and 2")
     assert [step(3, again) for again in (0, 1, 2, 3, 10, 20)] == [
         "step 3", "step 3 (2nd time)", "step 3 (3rd time)", "step 3 (4th time)", "step 3 (11th time)", "step 3 (21st time)",

@@ -154,7 +154,7 @@ def test_ranks_on_paper(make_store: MakeStore) -> None:
     assert (result.ranks[2].excess_percent, result.ranks[2].others_wait_ns) == (30.0, 30.0)
     assert result.sentences == (
         "The others wait for rank 2, host-0 GPU 2: it computes 30.0% longer per step than the median of 4 ranks and is over it by more"
-        " than 10.0% in 3 of 3 steps, while they spend 30 ns per step more in collectives.",
+        " than 10% in 3 of 3 steps, while they spend 30 ns per step more in collectives.",
         "Rank 0, host-0 GPU 0 waits longest in collectives: 30 ns of its 50 ns of communication per step.",
     )
 

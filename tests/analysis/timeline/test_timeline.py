@@ -453,7 +453,7 @@ def test_above_the_cap(make_store: MakeStore) -> None:
     held = sum(d for n, d in zip(members(result), result.events.duration_ns, strict=True) if n > 1)
     percent = f"{100 * held / sum(every.events.duration_ns):.1f}%"
     for words in ("Of 2,010 events", f"{single:,} are shown", f"into {len(merged):,}.", percent):
-        assert words.replace(",", "\u2009") in result.shown
+        assert words in result.shown
 
 
 @pytest.mark.slow
@@ -467,12 +467,12 @@ def test_far_above_the_cap(make_store: MakeStore, cap: int) -> None:
     assert rows(result) == rows(again)
     lost = 2010 - sum(members(result))
     assert ("Left out" in result.shown) == (lost > 0)
-    assert lost == 0 or f"{lost:,} event".replace(",", "\u2009") in result.shown
+    assert lost == 0 or f"{lost:,} event" in result.shown
 
 
 def members(result: Timeline) -> list[int]:
     named = [result.names[name] for name in result.events.name]
-    return [int(name.name.removesuffix(" events").replace("\u2009", "")) if name.meaning == "merged" else 1 for name in named]
+    return [int(name.name.removesuffix(" events").replace(",", "")) if name.meaning == "merged" else 1 for name in named]
 
 
 def inside(result: Timeline, start: int, end: int) -> list[tuple[str, str, int, int, int]]:

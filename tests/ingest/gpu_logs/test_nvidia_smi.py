@@ -23,10 +23,10 @@ START = datetime(2024, 5, 6, 7, 8, 9, 123000, tzinfo=UTC)
 START_NS = 1_714_979_289_123_000_000
 
 
-def line(second: int = 0, index: int = 0, util: str = "85%", used: str = "1000 MiB", power: str = "250.50 W") -> str:
+def line(second: int = 0, index: int = 0, util: str = "85 %", used: str = "1000 MiB", power: str = "250.50 W") -> str:
     time = datetime.fromtimestamp(START.timestamp() + second, UTC)
     uuid = f"GPU-0000000{index}-1111-2222-3333-444444444444"
-    return f"{time:%Y/%m/%d %H:%M:%S}.123, {index}, {uuid}, NVIDIA A100-SXM4-80GB, {util}, 40%, {used}, 2000 MiB, {power}"
+    return f"{time:%Y/%m/%d %H:%M:%S}.123, {index}, {uuid}, NVIDIA A100-SXM4-80GB, {util}, 40 %, {used}, 2000 MiB, {power}"
 
 
 def log(folder: Path, *lines: str, name: str = "smi.csv", end: str = "\n") -> Store:
@@ -45,7 +45,7 @@ def notes(store: Store) -> dict[str, int]:
 
 
 def test_values_times_units_and_the_devices(tmp_path: Path) -> None:
-    with log(tmp_path, HEADER, line(0, 0), line(0, 1, "0%", "500 MiB"), line(1, 0, "100%"), line(1, 1)) as store:
+    with log(tmp_path, HEADER, line(0, 0), line(0, 1, "0 %", "500 MiB"), line(1, 0, "100 %"), line(1, 1)) as store:
         assert values(store, "gpu_utilization") == [
             (0, START_NS, 85.0), (0, START_NS + 10**9, 100.0), (1, START_NS, 0.0), (1, START_NS + 10**9, 85.0),
         ]  # fmt: skip
@@ -69,7 +69,7 @@ def test_values_times_units_and_the_devices(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_the_same_log_in_other_clothes(tmp_path: Path, change: str) -> None:
-    lines = [HEADER, *(line(second, index, f"{10 * second + index}%") for second in range(5) for index in range(2))]
+    lines = [HEADER, *(line(second, index, f"{10 * second + index} %") for second in range(5) for index in range(2))]
     text = "\n".join(lines) + "\n"
     if change == "nounits":
         text = "\n".join([HEADER, *(re.sub(r" (%|MiB|W)(?=,|$)", "", one) for one in lines[1:])]) + "\n"
@@ -121,7 +121,7 @@ def test_what_cannot_be_read_is_counted(tmp_path: Path) -> None:
         line(1, util="[N/A]", power="[Not Supported]"),
         line(2, util="ERR!"),
         line(3, util="[Unknown Error]"),
-        line(4, util="101%"),
+        line(4, util="101 %"),
         line(5, util="8x %"),
         HEADER,
         line(6)[:60],
@@ -200,7 +200,7 @@ def test_a_file_with_nothing_but_the_failure_of_nvidia_smi_says_so(tmp_path: Pat
 
 
 def test_other_columns_after_a_header_in_the_middle(tmp_path: Path) -> None:
-    later = ["timestamp, utilization.gpu [%], index", "2024/05/06 07:08:19.000, 7%, 0", "2024/05/06 07:08:20.000, 8%, 0"]
+    later = ["timestamp, utilization.gpu [%], index", "2024/05/06 07:08:19.000, 7 %, 0", "2024/05/06 07:08:20.000, 8 %, 0"]
     with log(tmp_path, HEADER, line(0), *later) as store:
         assert [value for _, _, value in values(store, "gpu_utilization")] == [85.0, 7.0, 8.0]
         assert notes(store)["columns_change"] == 1
@@ -212,7 +212,7 @@ def test_reasons_for_lower_clocks(tmp_path: Path) -> None:
         assert values(store, "gpu_throttle_reasons") == [(0, START_NS, 36.0)]
         assert notes(store)["no_number"] == 1
     header = "timestamp, index, utilization.gpu [%], clocks_throttle_reasons.hw_slowdown, clocks_throttle_reasons.sw_power_cap"
-    rows = ["2024/05/06 07:08:09.123, 0, 1%, Active, Active", "2024/05/06 07:08:10.123, 0, 1%, Not Active, Not Active"]
+    rows = ["2024/05/06 07:08:09.123, 0, 1 %, Active, Active", "2024/05/06 07:08:10.123, 0, 1 %, Not Active, Not Active"]
     with log(tmp_path, header, *rows) as store:
         assert [value for _, _, value in values(store, "gpu_throttle_reasons")] == [12.0, 0.0]
 
@@ -220,7 +220,7 @@ def test_reasons_for_lower_clocks(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        (["index, utilization.gpu [%]", "0, 85%"], "no column timestamp"),
+        (["index, utilization.gpu [%]", "0, 85 %"], "no column timestamp"),
         ([line(0), line(1)], "no header line"),
         (["timestamp, index, temperature.gpu, pstate", "2024/05/06 07:08:09.123, 0, 30, P0"], "none of the columns"),
         (["# gpu        pid  type    sm   mem   command", "    0       1234     C    80    10   python"], "pmon"),
@@ -236,7 +236,7 @@ def test_reasons_for_lower_clocks(tmp_path: Path) -> None:
         ),
         (["20240506, 07:08:09, 0, 150, 65, -, 45, 30", "20240506, 07:08:10, 0, 150, 65, -, 47, 30"], "no header line"),
         (["| NVIDIA-SMI 550.54.14    Driver Version: 550.54.14 |", "| 30% 40C |"], "for people"),
-        (["timestamp, utilization.gpu [%]", *(f"2024/05/06 07:08:{9 + k // 2:02}.{123 + k % 2}, 85%" for k in range(20))], "several GPUs"),
+        (["timestamp, utilization.gpu [%]", *(f"2024/05/06 07:08:{9 + k // 2:02}.{123 + k % 2}, 85 %" for k in range(20))], "several GPUs"),
     ],
 )
 def test_a_log_that_says_too_little_is_refused_with_the_next_step(tmp_path: Path, lines: list[str], message: str) -> None:
@@ -249,9 +249,9 @@ def test_a_log_that_says_too_little_is_refused_with_the_next_step(tmp_path: Path
 
 
 def test_one_gpu_needs_no_number_and_bus_addresses_give_one(tmp_path: Path) -> None:
-    with log(tmp_path, "timestamp, utilization.gpu [%]", *(f"2024/05/06 07:08:{10 + k}.001, {k}%" for k in range(9))) as store:
+    with log(tmp_path, "timestamp, utilization.gpu [%]", *(f"2024/05/06 07:08:{10 + k}.001, {k} %" for k in range(9))) as store:
         assert [(unit, value) for unit, _, value in values(store, "gpu_utilization")] == [(0, float(k)) for k in range(9)]
-    rows = [f"2024/05/06 07:08:1{k}.00{bus}, 00000000:{bus}0:00.0, {bus}%" for k in range(3) for bus in (4, 2)]
+    rows = [f"2024/05/06 07:08:1{k}.00{bus}, 00000000:{bus}0:00.0, {bus} %" for k in range(3) for bus in (4, 2)]
     with log(tmp_path, "timestamp, pci.bus_id, utilization.gpu [%]", *rows) as store:
         assert {(unit, value) for unit, _, value in values(store, "gpu_utilization")} == {(0, 2.0), (1, 4.0)}
         assert notes(store)["device_numbered"] == 2
@@ -343,7 +343,7 @@ def test_a_word_behind_a_dash_may_say_what_a_log_is_of(tmp_path: Path) -> None:
 
 def test_the_same_log_with_and_without_units_is_of_one_machine(tmp_path: Path) -> None:
     header = HEADER.replace("uuid, name, ", "")
-    rows = [re.sub(r"GPU-\S+ NVIDIA \S+ ", "", line(second, index, f"{7 * second}%")) for second in range(9) for index in range(2)]
+    rows = [re.sub(r"GPU-\S+ NVIDIA \S+ ", "", line(second, index, f"{7 * second} %")) for second in range(9) for index in range(2)]
     (tmp_path / "a.csv").write_text("\n".join([header, *rows]) + "\n")
     (tmp_path / "b.csv").write_text("\n".join([header, *(re.sub(r" (%|MiB|W)(?=,|$)", "", row) for row in rows)]) + "\n")
     with ingest([tmp_path]) as store:
@@ -424,7 +424,7 @@ def test_cut_and_garbled_logs_give_only_values_that_stand_in_them(
     tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[int, int, bool]], cut: int
 ) -> None:
     folder = tmp_path_factory.mktemp("smi")
-    lines = [line(second, 0, f"{util}%", f"{used} MiB") for second, (util, used, _) in enumerate(rows)]
+    lines = [line(second, 0, f"{util} %", f"{used} MiB") for second, (util, used, _) in enumerate(rows)]
     garbled = [one.replace(", ", "; ", 3) if bad else one for one, (_, _, bad) in zip(lines, rows, strict=True)]
     text = "\n".join([HEADER, *garbled, line(99)]) + "\n"
     text = text[: len(text) - cut] if cut else text

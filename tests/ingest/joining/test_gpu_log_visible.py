@@ -45,7 +45,7 @@ def write(folder: Path, gpus: dict[int, Load], *, devices: tuple[int, ...] = (0,
             if zoned:
                 lines.append(f"{BASE + second},{index},n1,{uuid},{load(second)}")
             else:
-                lines.append(f"{at:%Y/%m/%d %H:%M:%S}.000, {index}, {uuid}, {NAME}, {load(second)}%")
+                lines.append(f"{at:%Y/%m/%d %H:%M:%S}.000, {index}, {uuid}, {NAME}, {load(second)} %")
     (folder / ("dcgm.csv" if zoned else "nvidia-smi.n1.csv")).write_text("\n".join(lines) + "\n")
     return folder
 

@@ -72,7 +72,7 @@ def smi_text(work: Events, shift_ns: int, *, name: str = NAME, lead: int = 15) -
         for device, events in sorted(work.items()):
             near = [event for event in events if event[1] > time - INTERVAL and event[0] < time]
             percent = round(100 * busy_within(near, time - INTERVAL, time) / INTERVAL)
-            lines.append(f"{at:%Y/%m/%d %H:%M:%S}.{at.microsecond // 1000:03}, {device}, {name}, {percent}%, 1000 MiB, 81559 MiB")
+            lines.append(f"{at:%Y/%m/%d %H:%M:%S}.{at.microsecond // 1000:03}, {device}, {name}, {percent} %, 1000 MiB, 81559 MiB")
     return "\n".join(lines) + "\n"
 
 
@@ -444,7 +444,7 @@ def test_a_log_alone_makes_a_report_with_verdicts(tmp_path: Path) -> None:
     for second in range(1500):
         at = datetime.fromtimestamp(BASE // SECOND + second, UTC)
         for index, percent in ((0, 20 + second % 20), (1, 90 + second % 7)):
-            lines.append(f"{at:%Y/%m/%d %H:%M:%S}.00{index}, {index}, {NAME}, {percent}%, {1000 + 40 * second} MiB, 81559 MiB, 300.25 W")
+            lines.append(f"{at:%Y/%m/%d %H:%M:%S}.00{index}, {index}, {NAME}, {percent} %, {1000 + 40 * second} MiB, 81559 MiB, 300.25 W")
     (tmp_path / "nvidia-smi.n3.csv").write_text("\n".join(lines) + "\n")
     with ingest([tmp_path]) as store:
         report = assemble(store, Options())
@@ -472,7 +472,7 @@ def test_sources_of_every_kind_that_name_no_machine_are_of_one(tmp_path: Path) -
     (tmp_path / "metrics.json").write_text(json.dumps(minute) + "\n")
     horovod = [{"ph": "B", "name": "NEGOTIATE_ALLREDUCE", "pid": 1, "ts": 1}, {"ph": "E", "pid": 1, "ts": 5}]
     (tmp_path / "horovod.json").write_text(json.dumps(horovod))
-    smi = ["timestamp, index, utilization.gpu [%]", *(f"2026/03/03 09:52:2{k}.000, 0, {k}%" for k in range(4))]
+    smi = ["timestamp, index, utilization.gpu [%]", *(f"2026/03/03 09:52:2{k}.000, 0, {k} %" for k in range(4))]
     (tmp_path / "smi.csv").write_text("\n".join(smi) + "\n")
     dcgm = ["timestamp,gpu,DCGM_FI_DEV_POWER_USAGE", *(f"{at + k},0,{200 + k}" for k in range(4))]
     (tmp_path / "dcgm.csv").write_text("\n".join(dcgm) + "\n")
@@ -491,7 +491,7 @@ def test_sources_of_every_kind_that_name_no_machine_are_of_one(tmp_path: Path) -
 @pytest.mark.parametrize(("field", "machines"), [("DCGM_FI_DEV_POWER_USAGE", 1), ("DCGM_FI_DEV_GPU_UTIL", 2)])
 def test_two_monitors_of_one_unknown_machine_do_not_speak_against_each_other(tmp_path: Path, field: str, machines: int) -> None:
     at = 1_772_531_540
-    smi = ["timestamp, index, utilization.gpu [%]", *(f"2026/03/03 09:52:2{k}.000, 0, {k}%" for k in range(4))]
+    smi = ["timestamp, index, utilization.gpu [%]", *(f"2026/03/03 09:52:2{k}.000, 0, {k} %" for k in range(4))]
     (tmp_path / "a.csv").write_text("\n".join(smi) + "\n")
     (tmp_path / "b.csv").write_text("\n".join([f"timestamp,gpu,{field}", *(f"{at + k},0,{90 + k}" for k in range(4))]) + "\n")
     with ingest([tmp_path]) as store:

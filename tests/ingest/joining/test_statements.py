@@ -86,7 +86,7 @@ def run_folder(tmp_path: Path) -> Path:
     ]
     trace = {"host_name": "n1", "baseTimeNanoseconds": BASE * 10**9, "traceEvents": kernels}
     (folder / "trace.json").write_text(json.dumps(trace))
-    lines = [f"2023/11/15 00:13:{second:02}.000, 0, {second}%" for second in range(20, 40)]
+    lines = [f"2023/11/15 00:13:{second:02}.000, 0, {second} %" for second in range(20, 40)]
     (folder / "smi.csv").write_text("\n".join(["timestamp, index, utilization.gpu [%]", *lines]) + "\n")
     return folder
 

@@ -15,7 +15,7 @@ from postrun.ingest.store import Store
 from postrun.ingest.store.format_names import PYTHON_STATS, PYTHON_TREE, TIMELINE, TRACE
 from postrun.native.profiling.plan import ProfilingPlan, PythonPlan, Window
 
-NOT_REACHED = "steps 100–104 were not reached; the last step that began was 19"
+NOT_REACHED = "steps 100 to 104 were not reached; the last step that began was 19"
 
 
 class Notes:
@@ -50,13 +50,13 @@ def test_a_window_that_was_not_reached_is_one_warning() -> None:
 @pytest.mark.parametrize(
     ("kind", "value", "expected"),
     [
-        ("python", "steps 3–4", None),
+        ("python", "steps 3 to 4", None),
         ("python", "step 3", None),
         ("horovod", "nothing: Horovod is not in use", None),
         ("python", "steps 3 to 4: another one is active", ("warning", "Python profiling is not complete: another one is active.")),
         (
-            "loader", "steps 3 to 4: steps 5–9 were not reached; the last step that began was 4",
-            ("info", "Data-loader profiling is not complete: steps 5–9 were not reached; the last step that began was 4."),
+            "loader", "steps 3 to 4: steps 5 to 9 were not reached; the last step that began was 4",
+            ("info", "Data-loader profiling is not complete: steps 5 to 9 were not reached; the last step that began was 4."),
         ),
         (
             "loader", "steps 3 to 4: the recording ended 2.5 s before the end of the window",
@@ -77,7 +77,7 @@ def test_each_outcome(kind: str, value: str, expected: tuple[str, str] | None) -
 
 
 def test_a_process_without_steps_beside_one_with_steps_is_no_news() -> None:
-    assert noted({"python": "nothing: no step began"}, {"python": "steps 1–2"}) == []
+    assert noted({"python": "nothing: no step began"}, {"python": "steps 1 to 2"}) == []
 
 
 def test_notes_are_few_however_many_processes_say_something_else() -> None:
@@ -97,8 +97,8 @@ def told_elsewhere(formats: set[str], *processes: dict[str, str], devices: bool 
 @pytest.mark.parametrize(
     ("formats", "kinds", "says"),
     [
-        (set(), {"python": "steps 1–2"}, True),
-        ({PYTHON_STATS}, {"python": "steps 1–2"}, False),
+        (set(), {"python": "steps 1 to 2"}, True),
+        ({PYTHON_STATS}, {"python": "steps 1 to 2"}, False),
         ({PYTHON_TREE}, {"python": "step 1"}, False),
         ({TIMELINE, TRACE}, {"python": "step 1"}, True),
         ({PYTHON_STATS}, {"python": "step 1", "loader": "steps 3 to 4: step 5 was not reached; the last step that began was 4"}, True),

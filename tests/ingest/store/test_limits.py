@@ -394,9 +394,9 @@ def test_blocks_of_a_recording_beyond_the_limit_are_left_out(tmp_path: Path) -> 
 def test_millions_of_empty_lines_of_a_log_take_little_memory(tmp_path: Path) -> None:
     head = b"timestamp, index, utilization.gpu [%]\n"
     path = tmp_path / "smi.csv.gz"
-    path.write_bytes(gzip.compress(head + b"\n" * 20_000_000 + b"2024/01/01 00:00:00.123, 0, 85%\n", 1))
+    path.write_bytes(gzip.compress(head + b"\n" * 20_000_000 + b"2024/01/01 00:00:00.123, 0, 85 %\n", 1))
     lines = [line for series in LogLines(path) for line in series]
-    assert lines == [head.strip().decode(), "2024/01/01 00:00:00.123, 0, 85%"]
+    assert lines == [head.strip().decode(), "2024/01/01 00:00:00.123, 0, 85 %"]
     script = (
         "import re, sys; from pathlib import Path; from postrun.ingest.gpu_logs.lines import LogLines\n"
         "for series in LogLines(Path(sys.argv[1])): pass\n"

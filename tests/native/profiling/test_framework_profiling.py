@@ -159,7 +159,7 @@ ALL = [with_value, with_name, by_begin_and_end, by_handle, by_handles_that_end_l
 def test_a_window_by_steps_has_exactly_these(train: Callable[[], None], recorder: Recorder, tmp_path: Path) -> None:
     facts = run(steps(2, 3), tmp_path, train)
     assert recorder.calls == [("python", "open", 2), ("python", "step", 3), ("python", "step", 4), ("python", "close", 4)]
-    assert (facts["profiling.python"], facts["profiling.python.recorded"]) == ("steps 2–4", "steps 2–4")
+    assert (facts["profiling.python"], facts["profiling.python.recorded"]) == ("steps 2 to 4", "steps 2 to 4")
     assert facts["profiling.steps"] == "annotations"
     assert json.loads(facts["profiling.plan"])["python"] == {
         "window": {"first_step": 2, "steps": 3}, "profiler": "cprofile", "timer": "total_time",
@@ -210,19 +210,19 @@ def test_an_exception_in_training_passes_and_the_window_closes(recorder: Recorde
 
 def test_a_window_is_open_to_the_end_of_the_session_where_its_last_step_does_not_come(recorder: Recorder, tmp_path: Path) -> None:
     actual = run(steps(4, 10), tmp_path, with_value)["profiling.python.recorded"]
-    assert actual == "steps 4 to 5: steps 6–13 were not reached; the last step that began was 5"
+    assert actual == "steps 4 to 5: steps 6 to 13 were not reached; the last step that began was 5"
     assert recorder.calls == [("python", "open", 4), ("python", "step", 5), ("python", "close", 5)]
 
 
 @pytest.mark.parametrize(
     ("numbers", "first", "count", "message"),
     [
-        (range(0, 100, 10), 50, 50, "steps 50–90"),  # the next one would have been 100
+        (range(0, 100, 10), 50, 50, "steps 50 to 90"),  # the next one would have been 100
         (range(0, 100, 10), 50, 51, "steps 50 to 90: step 100 was not reached; the last step that began was 90"),
-        (range(0, 100, 10), 50, 70, "steps 50 to 90: steps 100–119 were not reached; the last step that began was 90"),
-        ([0, 1, *range(10, 100, 10)], 50, 50, "steps 50–90"),
+        (range(0, 100, 10), 50, 70, "steps 50 to 90: steps 100 to 119 were not reached; the last step that began was 90"),
+        ([0, 1, *range(10, 100, 10)], 50, 50, "steps 50 to 90"),
         ([*range(6), 20], 20, 2, "step 20: step 21 was not reached; the last step that began was 20"),
-        ([7], 7, 3, "step 7: steps 8–9 were not reached; the last step that began was 7"),
+        ([7], 7, 3, "step 7: steps 8 to 9 were not reached; the last step that began was 7"),
     ],
 )
 def test_steps_that_the_program_would_not_have_made_are_not_missed(
@@ -251,11 +251,11 @@ def test_a_window_by_time_that_lasts_longer_than_the_session_is_told(recorder: R
         facts = run(plan, tmp_path, with_value)
     kept, _, why = facts["profiling.python.recorded"].partition(": ")
     match = re.fullmatch(r"the recording ended (\d+\.\d) s before the end of the window", why)
-    assert kept == "steps 0–5"
+    assert kept == "steps 0 to 5"
     assert match is not None
     assert 90 < float(match[1]) <= 100
     assert facts["profiling.horovod.recorded"] == "step 0"  # no time, so one step
-    assert facts["profiling.loader.recorded"] == "steps 0–5"  # it has no end
+    assert facts["profiling.loader.recorded"] == "steps 0 to 5"  # it has no end
 
 
 def test_a_window_that_is_not_reached_is_told(recorder: Recorder, tmp_path: Path) -> None:
@@ -264,7 +264,7 @@ def test_a_window_that_is_not_reached_is_told(recorder: Recorder, tmp_path: Path
     with pytest.warns(RuntimeWarning, match="not reached") as caught:
         facts = run(plan, tmp_path, with_value)
     assert sorted(str(one.message) for one in caught) == [
-        "data-loader profiling: steps 70–72 were not reached; the last step that began was 5",
+        "data-loader profiling: steps 70 to 72 were not reached; the last step that began was 5",
         "detailed profiling and Python profiling: step 50 was not reached; the last step that began was 5",
     ]
     assert facts["profiling.python.recorded"] == "nothing: step 50 was not reached; the last step that began was 5"
@@ -293,7 +293,7 @@ def test_a_window_before_the_first_step_is_told(recorder: Recorder, tmp_path: Pa
         facts = run(plan, tmp_path, with_value)
     assert facts["profiling.python"] == "1 s from 2023-11-14T22:13:20Z on"
     assert facts["profiling.python.recorded"] == "nothing: the window was over before the first step"
-    assert facts["profiling.horovod.recorded"] == "steps 0–1"
+    assert facts["profiling.horovod.recorded"] == "steps 0 to 1"
 
 
 def test_a_window_that_begins_after_the_end_is_told_with_its_time(recorder: Recorder, tmp_path: Path) -> None:
@@ -627,8 +627,8 @@ def test_without_annotations_the_steps_are_those_of_the_optimizer(recorder: Reco
     ("first", "calls", "message"),
     [
         (4, [("open", 4), ("step", 5), ("step", 6), ("close", 5)], "steps 4 to 5: step 6 was not reached; the last step that began was 5"),
-        (6, [("open", 6), ("close", None)], "nothing: steps 6–8 were not reached; the last step that began was 5"),
-        (7, [("close", None)], "nothing: steps 7–9 were not reached; the last step that began was 5"),
+        (6, [("open", 6), ("close", None)], "nothing: steps 6 to 8 were not reached; the last step that began was 5"),
+        (7, [("close", None)], "nothing: steps 7 to 9 were not reached; the last step that began was 5"),
     ],
 )
 def test_what_comes_after_the_last_step_of_an_optimizer_is_no_step(

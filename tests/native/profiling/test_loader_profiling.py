@@ -508,5 +508,5 @@ def test_what_was_done_of_a_window_that_is_longer_than_the_training_is_in_whole_
     assert untouched(data)
     with ingest([tmp_path]) as store:
         notes = store.frame("SELECT severity, message FROM ingest_note WHERE code = 'profiling_left_out'").rows()
-    why = "steps 7–51 were not reached; the last step that began was 6"
+    why = "steps 7 to 51 were not reached; the last step that began was 6"
     assert notes == [("info", f"Data-loader profiling is not complete: {why}.")]

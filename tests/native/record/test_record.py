@@ -165,7 +165,7 @@ def test_windows_that_no_process_of_the_job_recorded_are_told(tmp_path: Path) ->
     run = loaded(tmp_path / "run")
     metadata = json.loads(run["metadata"])
     assert {key: metadata.get(f"profiling.{key}") for key in ("loader", "loader.recorded", "python.recorded", "detailed.recorded")} == {
-        "loader": "steps 3–4", "loader.recorded": f"nothing: {why}", "python.recorded": f"nothing: {why}", "detailed.recorded": None,
+        "loader": "steps 3 to 4", "loader.recorded": f"nothing: {why}", "python.recorded": f"nothing: {why}", "detailed.recorded": None,
     }  # fmt: skip
     note = ("warning", "profiling_left_out", f"Data-loader profiling and Python profiling recorded nothing: {why}.")
     assert note in run["notes"]
@@ -186,7 +186,7 @@ def test_a_configuration_that_the_environment_names_makes_no_windows_of_the_reco
     done = record("--out", "run", "--", *python(TRAIN), cwd=tmp_path, env=named)
     assert (done.returncode, "profiled" in done.stderr) == (0, False), done.stderr
     recorded = [facts(one).get("profiling.python.recorded") for one in files(tmp_path / "run")]
-    assert sorted(recorded, key=str) == [None, "steps 1–2"]
+    assert sorted(recorded, key=str) == [None, "steps 1 to 2"]
 
 
 @pytest.mark.slow

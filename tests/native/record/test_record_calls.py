@@ -50,12 +50,12 @@ def facts(folder: Path) -> dict[str, str]:
 
 DETAILED = "[framework_profile.detailed]\nstart_step = 2\nnum_steps = 2\n"
 CASES = [
-    ("", ["--shapes"], {}, "steps 5–7", SHAPES),
-    ("", ["--shapes", "--stacks", "--no-hooks", "--steps", "3:5"], {}, "steps 3–4", SHAPES_AND_STACKS),
-    ("", [], {"POSTRUN_STACKS": "yes"}, "steps 5–7", STACKS),
-    (DETAILED, [], {}, "steps 2–3", NEITHER),
-    (DETAILED, ["--stacks"], {}, "steps 2–3", STACKS),
-    (DETAILED + "record_shapes = true\n", [], {}, "steps 2–3", SHAPES),
+    ("", ["--shapes"], {}, "steps 5 to 7", SHAPES),
+    ("", ["--shapes", "--stacks", "--no-hooks", "--steps", "3:5"], {}, "steps 3 to 4", SHAPES_AND_STACKS),
+    ("", [], {"POSTRUN_STACKS": "yes"}, "steps 5 to 7", STACKS),
+    (DETAILED, [], {}, "steps 2 to 3", NEITHER),
+    (DETAILED, ["--stacks"], {}, "steps 2 to 3", STACKS),
+    (DETAILED + "record_shapes = true\n", [], {}, "steps 2 to 3", SHAPES),
 ]
 
 

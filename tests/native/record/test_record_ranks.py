@@ -254,7 +254,7 @@ def test_a_window_for_which_no_rank_recorded_is_told_once(work: Path, recorders:
     assert (done.stderr.count(NOBODY), done.stderr.count(MACHINE)) == (1, 1), done.stderr
     assert "no step began" not in done.stderr, "recorders have no steps"
     why = "no process of the job annotated steps or trained with PyTorch"
-    assert of_windows(work / "run") == [{"profiling.python": "steps 1–2", "profiling.python.recorded": f"nothing: {why}"}]
+    assert of_windows(work / "run") == [{"profiling.python": "steps 1 to 2", "profiling.python.recorded": f"nothing: {why}"}]
     with ingest([work / "run"]) as store:
         notes = store.frame("SELECT message FROM ingest_note WHERE code = 'profiling_left_out'").rows()
     assert notes == [(f"Python profiling recorded nothing: {why}.",)]
@@ -281,7 +281,7 @@ def test_a_window_that_one_rank_recorded_is_not_told(work: Path, recorders: str)
     assert done.returncode == 0, done.stderr
     assert (done.stderr.count(NOBODY), done.stderr.count(MACHINE)) == (0, 0), done.stderr
     assert "no step began" not in done.stderr, "recorders have no steps"
-    assert of_windows(work / "run") == [{"profiling.python": "steps 1–2", "profiling.python.recorded": "steps 1–2"}]
+    assert of_windows(work / "run") == [{"profiling.python": "steps 1 to 2", "profiling.python.recorded": "steps 1 to 2"}]
 
 
 # torchrun with failing ranks that may be restarted.
@@ -307,7 +307,7 @@ def test_nothing_is_told_of_ranks_that_are_started_again(work: Path, trains: boo
     assert done.returncode == (0 if trains else 4), done.stderr
     assert done.stderr.count(NOBODY) == (0 if trains else 1), done.stderr
     recorded = [one["profiling.python.recorded"].partition(":")[0] for one in of_windows(work / "run")]
-    assert recorded == (["steps 1–2"] * 2 if trains else ["nothing"])
+    assert recorded == (["steps 1 to 2"] * 2 if trains else ["nothing"])
 
 
 @pytest.mark.slow
@@ -320,7 +320,7 @@ def test_nothing_is_told_where_one_rank_failed_and_the_last_one_did_not(work: Pa
     done = run(sys.executable, "launch.py", *profiled(work), "--", *TRAINING, cwd=work)
     assert done.returncode == 0, done.stderr
     assert (done.stderr.count(NOBODY), done.stderr.count(MACHINE)) == (0, 0), done.stderr
-    assert [one["profiling.python.recorded"].partition(":")[0] for one in of_windows(work / "run")] == ["steps 1–2"] * 2
+    assert [one["profiling.python.recorded"].partition(":")[0] for one in of_windows(work / "run")] == ["steps 1 to 2"] * 2
 
 
 def test_it_is_known_when_the_last_of_all_ranks_has_ended(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def test_bars_over_the_steps(rich: Report) -> None:
     report = dataclasses.replace(rich, step_breakdown=StepBreakdown(4, 1, 2, mean, (RankSteps("a", 0, 1, 0, mean),)))
     section = step_breakdown(report)
     assert section.lead == (
-        "Over 4\u00a0steps of 2\u00a0processes: 131\u00a0ms per step, of it 50.0% computation, 25.0% exposed communication,"
+        "Over 4\u00a0steps of 2\u00a0processes: 131\u00a0ms per step: 50.0% computation, 25.0% exposed communication,"
         " 12.5% exposed memory operations, 12.5% idle."
     )
     figure = section.figures["mean"]

@@ -237,10 +237,10 @@ def test_the_colors_of_brightness_are_those_of_cividis() -> None:
 
 
 def test_a_line_goes_through_its_values() -> None:
-    """The axes are from 48 to 702 and from 112 up to 20."""
+    """The axes are from 48 to 398 and from 112 up to 20."""
     svg = lines([Panel("%", [Line("a", [0.0, 1e9, 4e9, 4e9], [0.0, 100.0, 50.0, 25.0], [0.0] * 4, [100.0] * 4)], 100)], "time", x_time=True)
     drawn = [e.get("d") for e in ElementTree.fromstring(svg).iter(f"{SVG}path")]
-    assert drawn == ["M48 20 702 20 702 112 48 112Z", "M48 112 211.5 20 702 66 702 89"]
+    assert drawn == ["M48 20 398 20 398 112 48 112Z", "M48 112 135.5 20 398 66 398 89"]
     assert [text for text in texts(svg) if text.isdigit()] == ["0", "50", "100", "0", "1", "2", "3", "4"]
 
 
@@ -304,5 +304,5 @@ def test_the_unit_of_an_axis_fits_its_length(longest: float, unit: str) -> None:
 
 def test_a_row_that_is_nothing_says_so_in_place_of_its_bar() -> None:
     drawn = stacked_bars([Part("waiting", "host")], [("GPU 0", [0.0]), ("GPU 1", [7.0])], "%", limit=(10.0, "threshold 10%"), axis_end=10.0)
-    assert re.findall(r">([\d.]+ %)</text>", drawn).count("0%") == 2  # of the axis, and of the first row
+    assert re.findall(r">([\d.]+%)</text>", drawn).count("0%") == 2  # of the axis, and of the first row
     assert drawn.count("<title>") == 1

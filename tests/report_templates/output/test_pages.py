@@ -299,13 +299,10 @@ def test_128_ranks_are_drawn_as_their_extremes_and_the_median(rich: Report) -> N
     content = context(many_ranks(rich, 128), quiet)
     text = page(content, "html")
     assert len(text) < 5_000_000
-    words = "".join(Reading(text).text).replace("\u00a0", " ")
-    assert "16 of 128 devices are drawn: those of most and of least time without computation and the median one." in words
     sections = {section.id: section for section in content.sections}
-    drawn = list(dict.fromkeys(re.findall(r">rank (\d+) ·", sections["time-breakdown"].figures["devices"].svg)))
-    assert drawn == ["0", "1", "2", "3", "4", "63", *(str(rank) for rank in range(118, 128))]
+    assert "all 128\u00a0ranks alike" in sections["time-breakdown"].figures["devices"].svg  # a few ns differ
     rows = re.findall(r">rank (\d+) TRAIN<", sections["steps"].figures["distribution"].svg)
-    assert rows == drawn
+    assert rows == ["0", "1", "63", *(str(rank) for rank in range(123, 128))]
     for section in (content.summary, *content.sections, *(part for one in content.sections for part in one.parts)):
         for figure in section.figures.values():
             height = float(re.search(r'height="([\d.]+)"', figure.svg)[1])  # type: ignore[index]
@@ -407,7 +404,7 @@ def test_figures_of_the_report_are_the_numbers_of_the_report(rich: Report) -> No
     assert f"{100 * device.computation_ns / device.span_ns:.1f}%" in text
     assert f"{rich.kernels[0].share_of_kernel_time:.1f}%" in text
     assert "340 kernels took" in text
-    assert f"{rich.launches.pairs:,} launches".replace(",", " ") in text
+    assert f"{rich.launches.pairs:,} launches" in text
     for tile in rich.summary.tiles:
         assert tile.value in text
     for note in rich.data_quality:

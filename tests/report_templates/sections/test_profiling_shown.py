@@ -31,9 +31,7 @@ def facts(report: Report, metadata: dict[str, str]) -> tuple[dict[str, str], str
 
 def test_a_configuration_is_told_in_words(rich: Report) -> None:
     run, rest = facts(rich, METADATA)
-    assert run["Profiled"] == (
-        "step 5: operators and kernels; steps 9 to 10: data loaders, Python functions (cProfile, total time, CPU time)"
-    )
+    assert run["Profiled"] == ("step 5: operators and kernels; steps 9–10: data loaders, Python functions (cProfile, total time, CPU time)")
     assert run["Not profiled"] == "Horovod (Horovod is not in use); SMDataParallel, asked for in step 15"
     assert "profiling.config" in rest
     assert "profiling.plan" not in rest
@@ -42,8 +40,8 @@ def test_a_configuration_is_told_in_words(rich: Report) -> None:
 
 def test_a_window_that_was_longer_than_the_training_is_told_with_what_it_has(rich: Report) -> None:
     why = "steps 11–19 were not reached; the last step that began was 10"
-    run, _ = facts(rich, {"profiling.loader": "steps 9–19", "profiling.loader.recorded": f"steps 9 to 10: {why}"})
-    assert run["Profiled"] == "steps 9 to 10: data loaders"
+    run, _ = facts(rich, {"profiling.loader": "steps 9–19", "profiling.loader.recorded": f"steps 9–10: {why}"})
+    assert run["Profiled"] == "steps 9–10: data loaders"
     assert run["Not profiled"] == f"data loaders to the end ({why})"
 
 

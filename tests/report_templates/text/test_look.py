@@ -92,10 +92,10 @@ def test_every_subset_of_sections_has_no_link_to_nowhere(rich: Report, monkeypat
         text = page(content, "pdf" if number % 3 else "html")
         assert dangling(text) == set(), subset
         wanted = [name for name in NAMES if name in subset]
-        shown = [one.id for one in content.sections if not number % 3 or not one.html_only]
+        listed = [one.id for one in content.sections if not number % 3 or not one.html_only]
         assert sorted([one.id for one in content.sections]) == sorted([*wanted, "appendix"])
-        assert sorted(sections_of(text)) == sorted(["summary", *shown])
-        match = re.search(r"Left out of this document: ([^;]*);", text)
+        assert sorted(sections_of(text)) == sorted(["summary", *listed])
+        match = re.search(r"Sections left out: ([^;]*);", text)
         assert match is not None
         assert match[1].split(", ") == [name for name in NAMES if name not in subset]
         assert set(re.findall(r"More in ([^.<]*)\.", re.sub(r"<[^>]*>", "", text))) <= {part.title for part in content.sections}
@@ -122,9 +122,10 @@ def test_sections_without_content_are_gathered_with_their_reasons(small_reports:
     assert re.findall(r'href="#([^"]*)"', contents)[-len(last) :] == last
     assert not set(re.findall(r'href="#([^"]*)"', contents)) & set(empty)
     gathered = text.partition('<section id="without-content"')[2].partition("</section>")[0]
-    assert re.findall(r"<dt>([^<]*)</dt>", gathered) == [section.title for section in empty.values()]
-    assert re.findall(r'<div id="([^"]*)">', gathered) == list(empty)
-    assert all(section.lead in gathered for section in empty.values())
+    titles = re.findall(r"<dt>([^<]*)</dt>" if target == "html" else r"<span[^>]*>([^<]*)</span>", gathered)
+    assert titles == [section.title for section in empty.values()]
+    assert re.findall(r'<(?:div|span) id="([^"]*)">', gathered) == list(empty)
+    assert all(section.lead in gathered for section in empty.values()) or target == "pdf", "the PDF has the names alone"
     assert f"{len(empty)}\u00a0sections have no data in this run" in gathered
     assert dangling(text) == set()
 
@@ -140,6 +141,22 @@ def test_a_section_that_is_asked_for_by_name_stays_in_its_place(
     ids = [section.id for section in context(small_reports["empty"], quiet, None, look).sections]
     assert ("without-content" in ids) is not named
     assert ("kernels" in ids) is ("kernels" in (words or ()))
+
+
+def test_the_dashboard_is_folded_in_html_and_at_the_end_of_a_pdf_that_asks_for_it(rich: Report) -> None:
+    plain, asked = (context(rich, quiet, None, Look(dashboard=dashboard)) for dashboard in (False, True))
+    assert sections_of(page(plain, "html"))[-1] == "dashboard"
+    assert re.search(r'<section id="dashboard"[^>]*>\s*<details class="fold">', page(plain, "html"))
+    assert "dashboard" not in sections_of(page(plain, "pdf"))
+    text = page(asked, "pdf")
+    assert sections_of(text)[-1] == "dashboard"
+    numbers = [int(number) for number in re.findall(r'<h3 id="panel-(\d+)">', text)]
+    assert numbers == sorted(numbers)
+    missing = re.search(r"Without data in this run: ([^<]*)\.", text)
+    assert len(numbers) + (len(missing[1].split(", ")) if missing else 0) == 13
+    rings = re.findall(r'<figure id="(dashboard-[^"]*)" class="ring">', text)
+    assert {"dashboard-kernels-time", "dashboard-kernels-launches", "dashboard-precision-all"} <= set(rings)
+    assert "dashboard" not in sections_of(page(context(rich, quiet, None, Look(sections=("kernels",), dashboard=True)), "html"))
 
 
 def test_without_an_empty_section_there_is_no_section_for_them(small_reports: dict[str, Report]) -> None:
@@ -182,10 +199,10 @@ def test_report_json_is_whole_and_a_page_of_all_sections_says_nothing(small_repo
     complete = render(report, tmp_path / "a", ("html", "json"))
     part = render(report, tmp_path / "b", ("html", "json"), look=Look(sections=("steps",)))
     assert complete["json"].read_bytes() == part["json"].read_bytes()
-    assert "Left out" not in complete["html"].read_text("utf-8")
+    assert "Sections left out" not in complete["html"].read_text("utf-8")
     assert complete["html"].read_bytes() == render(report, tmp_path / "c", ("html",), look=Look(sections=("-timeline",)))[
         "html"
-    ].read_bytes().replace(b" Left out of this document: timeline; report.json holds what they would show.", b"")
+    ].read_bytes().replace(b" Sections left out: timeline; report.json contains their data.", b"")
 
 
 @pytest.mark.parametrize(

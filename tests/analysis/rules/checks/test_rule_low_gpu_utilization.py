@@ -48,8 +48,7 @@ def test_a_steady_low_gpu_is_under_utilized_in_every_window() -> None:
     assert (outcome.cost.ns, outcome.cost.saving_ns, outcome.cost.of_ns) == (180 * SECOND, 180 * SECOND, 300 * SECOND)
     assert outcome.cost.base == "GPU time of the run"
     assert outcome.finding == (
-        "The GPU is used too little in all of its 3 windows: 1 under-utilized (p95 below 70%, lowest 40.0% on m0 GPU 2);"
-        " low for the whole run."
+        "The GPU is underused in all of its 3 windows: 1 under-utilized (p95 below 70%, lowest 40.0% on m0 GPU 2); low for the whole run."
     )
 
 

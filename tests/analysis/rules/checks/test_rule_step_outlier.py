@@ -97,7 +97,7 @@ def test_more_outliers_than_can_be_are_said_to_be_impossible(make_store: MakeSto
     result, _ = judged(make_store(step=series([10] * 27)))
     assert (result.verdict, result.reason) == (
         "NotEvaluated",
-        "27 of more than 286 steps needed: with factor 5 no more than 1 of so few can be outliers, and 10 are allowed",
+        "27 of more than 286 steps needed: in this many steps at most 1 can exceed mean + 5σ; the limit is 10",
     )
     assert "factor 3" not in (judged(make_store(step=series([10] * 300)), stddev=3)[0].finding or "")
     for factor, percent in ((5, 3.846), (3, 10.0)):

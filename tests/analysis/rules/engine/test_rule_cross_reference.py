@@ -48,17 +48,16 @@ def loaders(issue: bool) -> Outcome:
 @pytest.mark.parametrize(
     ("share", "end"),
     [
-        (6.25, "look at the storage (IOBottleneck: a core of m0 waits for I/O in 6.2% of the snapshots while a GPU is low)."),
-        (0.0, "look at decoding and augmentation."),
-        (None, "look at decoding and augmentation."),
+        (6.25, "Check the storage: a core of m0 waits for I/O in 6.2% of the snapshots while a GPU is low (IOBottleneck)."),
+        (0.0, "Check decoding and augmentation."),
+        (None, "Check decoding and augmentation."),
     ],
 )
 def test_enough_loaders_are_said(share: float | None, end: str) -> None:
     waits = outcome(FINE, nodes=[{"node": "m0", "issue": False, "bottleneck_percent": share}])
     outcomes = referred(StepOutlier=outcome(recommendation=LOAD), Dataloader=loaders(False), IOBottleneck=waits)
     assert outcomes["StepOutlier"] == (
-        f"{LOAD} Leave `num_workers` as it is: Dataloader finds 16 loader processes, 100% of the cores of m0, so loading itself"
-        f" is slow: {end}"
+        f"{LOAD} Do not raise `num_workers`: 16 loader processes already use 100% of the cores of m0, so loading itself is slow. {end}"
     )
     assert referred(StepOutlier=outcome(), Dataloader=loaders(False), IOBottleneck=waits)["StepOutlier"] == "Do it."
 
@@ -88,7 +87,7 @@ def test_two_definitions_of_well_used_are_told_apart() -> None:
 
     gpu = outcome(devices=[low("m0", 1)])
     text = referred(LowGPUUtilization=gpu, OverallSystemUsage=usage("m0", "Well used: the median of the GPUs is 88%."))["LowGPUUtilization"]
-    assert str(text).startswith("Do it. OverallSystemUsage calls such machines well used")
+    assert str(text).startswith("Do it. OverallSystemUsage reports these nodes as well used")
     for fields in (usage("m1", "Well used: it is."), usage("m0", "Under-utilized: it is."), usage("m0", None)):
         assert referred(LowGPUUtilization=gpu, OverallSystemUsage=fields)["LowGPUUtilization"] == "Do it."
 

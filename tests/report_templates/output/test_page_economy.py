@@ -1,0 +1,60 @@
+"""The number of pages of a PDF, and how empty they are."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from page_emptiness import emptiness
+from postrun.analysis.report import Report
+from postrun.report_templates.blocks import Figure, say
+from postrun.report_templates.blocks.tables import Col, Table, table
+from postrun.report_templates.figures import svg
+from postrun.report_templates.output.grid import rows
+from postrun.report_templates.output.render import render
+
+MOST_EMPTY = 0.5  # of a page but the last
+MEAN_EMPTY = 0.4
+
+
+def figure(width: float) -> Figure:
+    return Figure(f"f-{width:g}", svg.document(width, 50, []), "7 of 9 dots", say("Dots."))
+
+
+def numbers(id: str, columns: int) -> Table:
+    made = table(id, "Numbers", [1.0, 2.0], *(Col(f"Column {i}", lambda row: row, str) for i in range(columns)))
+    assert made is not None
+    return made
+
+
+def ids(blocks: list[Figure | Table | None], room: int = 12) -> list[list[tuple[str, int]]]:
+    return [[(block.id, columns) for block, columns in row if block] for row in rows(blocks, room)]
+
+
+def test_a_table_is_next_to_its_narrow_figure() -> None:
+    assert ids([figure(svg.NARROW), numbers("t", 3)]) == [[("f-416", 7), ("t", 5)]]
+    assert ids([figure(svg.WIDE), numbers("t", 3)]) == [[("f-720", 12)], [("t", 12)]]
+    assert ids([figure(svg.HALF), figure(svg.HALF)]) == [[("f-354", 6), ("f-354", 6)]]
+
+
+def test_a_table_of_many_columns_is_below_the_figure() -> None:
+    assert ids([figure(svg.NARROW), numbers("t", 9)]) == [[("f-416", 7)], [("t", 12)]]
+
+
+def test_a_row_never_has_more_than_its_room() -> None:
+    blocks = [numbers(f"t{i}", 1 + i % 4) for i in range(9)]
+    for room in (6, 12):
+        for row in ids(blocks, room):
+            assert sum(columns for _, columns in row) == room
+    assert [id for row in ids(blocks) for id, _ in row] == [block.id for block in blocks]
+
+
+@pytest.mark.slow
+def test_pages_are_filled(rich: Report, tmp_path: Path) -> None:
+    if shutil.which("pdftoppm") is None:
+        pytest.skip("pdftoppm is not installed (apt-get install poppler-utils)")
+    pages = emptiness(render(rich, tmp_path, ("pdf",))["pdf"])
+    assert len(pages) <= 16
+    assert max(pages[:-1]) <= MOST_EMPTY, pages
+    assert sum(pages[:-1]) / len(pages[:-1]) <= MEAN_EMPTY, pages
