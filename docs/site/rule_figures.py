@@ -19,7 +19,7 @@ from postrun.report_templates.sections.idle import idle
 from postrun.report_templates.sections.job_statistics import job_statistics
 from postrun.report_templates.sections.memory_operations import memory_operations
 from postrun.report_templates.sections.rank_comparison import rank_comparison
-from postrun.report_templates.sections.rules import rules
+from postrun.report_templates.sections.rules import findings, rules
 from postrun.report_templates.sections.step_breakdown import step_breakdown
 from postrun.report_templates.sections.steps import steps
 from postrun.report_templates.sections.system_usage import system_usage
@@ -55,12 +55,12 @@ def examples(step_count: int = 40, nodes: int = 2, gpus: int = 3) -> dict[str, s
         slow = Problems(straggler_rank=nodes * gpus - 1)
         write_demo(run, steps=step_count, nodes=nodes, gpus_per_node=gpus, problems=slow)
         report = postrun.analyze(run, generated_at_ns=GENERATED_AT_NS)
-    parts = {part.title: part for part in rules(report).parts}
+    parts = {part.title: part for section in (findings(report), rules(report)) for part in section.parts}
     figures = {name: _first(part.figures.values()) for name, part in parts.items()}
     for name, section in ELSEWHERE.items():
         figures[name] = _first(section(report).figures.values())
-    findings = {rule.rule: rule.finding or rule.reason or "" for rule in report.rules}
-    return {name: _html(name, figure, findings.get(name, "")) for name, figure in figures.items() if figure is not None}
+    texts = {rule.rule: rule.finding or rule.reason or "" for rule in report.rules}
+    return {name: _html(name, figure, texts.get(name, "")) for name, figure in figures.items() if figure is not None}
 
 
 def _first(figures: Iterable[Figure]) -> Figure | None:

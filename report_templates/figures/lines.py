@@ -55,7 +55,7 @@ def lines(panels: Sequence[Panel], x_label: str, *, x_time: bool, height: float 
     body: list[str] = []
     for number, panel in enumerate(panels):
         top = _TOP + _TITLE + number * (_TITLE + height + 8)
-        body.append(svg.text(_LEFT, top - 8, panel.title, fill=MUTED, size=10))
+        body.append(svg.text(_LEFT, top - 8, svg.fitted(panel.title, right - _LEFT, 10), fill=MUTED, size=10))
         labeled = [line.label for line in panel.lines if line.label is not None]
         lower, upper = _ends(panel)
         tall = height / (upper - lower)

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import pikepdf
 
-MARGIN_PT: Final = 18 / 25.4 * 72
+MARGIN_PT: Final = 14 / 25.4 * 72
 _SLACK_PT: Final = 1.5
 _PAGE: Final = re.compile(r'<page width="([\d.]+)" height="([\d.]+)">(.*?)</page>', re.DOTALL)
 _WORD: Final = re.compile(r'<word xMin="([-\d.]+)" yMin="([-\d.]+)" xMax="([-\d.]+)" yMax="([-\d.]+)">(.*?)</word>', re.DOTALL)
@@ -144,7 +144,7 @@ def _tags(document: pikepdf.Pdf) -> Iterator[str]:
 
 def _bookmarks(document: pikepdf.Pdf, sections: list[str]) -> Iterator[str]:
     with document.open_outline() as outline:
-        titles = [str(item.title) for item in outline.root]
+        titles = [str(item.title) for chapter in outline.root for item in (chapter, *chapter.children)]
     for title in sections:
         if not any(re.sub(r"^\d+ +", "", one) == title for one in titles):
             yield f"no bookmark leads to the section {title}"
