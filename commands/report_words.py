@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -12,6 +13,7 @@ from ..analysis.report.rules import ERROR, FINE, ISSUES, NOT_EVALUATED
 from ..analysis.toolkit.wording import duration, percent, verdict_counts
 
 _FINDINGS_SHOWN: Final = 3
+_WORDS: Final = re.compile(r"[\w-]+")
 _VERDICTS: Final = ("issues", "failed", "fine", "informing", "not_evaluated")  # keys of --json, in the order of the text
 
 
@@ -27,7 +29,8 @@ def verdict_lines(report: Report) -> Iterator[str]:
         cost = [duration(finding.cost_ns)] if finding.cost_ns is not None else []
         if finding.cost_percent is not None:
             cost.append(f"{percent(finding.cost_percent)} of {finding.base}")
-        where = f" ({finding.where})" if finding.where and finding.where not in finding.title else ""
+        named = finding.where and set(_WORDS.findall(finding.where)) <= set(_WORDS.findall(finding.title))
+        where = f" ({finding.where})" if finding.where and not named else ""
         explains = [other.rule for other in report.findings if other.explained_by == finding.rule]
         ending = f"; explains {', '.join(explains)}" if explains else ""
         yield f"  {number}. {finding.title}{where}" + (f": {', '.join(cost)}" if cost else "") + ending
