@@ -23,9 +23,9 @@ def figure(width: float) -> Figure:
 
 
 def numbers(id: str, columns: int) -> Table:
-    made = table(id, "Numbers", [1.0, 2.0], *(Col(f"Column {i}", lambda row: row, str) for i in range(columns)))
-    assert made is not None
-    return made
+    drawn = table(id, "Numbers", [1.0, 2.0], *(Col(f"Column {i}", lambda row: row, str) for i in range(columns)))
+    assert drawn is not None
+    return drawn
 
 
 def ids(blocks: list[Figure | Table | None], room: int = 12) -> list[list[tuple[str, int]]]:
