@@ -12,7 +12,7 @@ LOADING: Final = re.compile(r"num_workers|prefetch_factor|load data ahead|load f
 LEAVE: Final = re.compile(r"leave (`num_workers`|the number of loader)|which is not data loading", re.IGNORECASE)
 TRAINING: Final = re.compile(r"\b(loss|optimizer|backward|GradScaler|epoch|train under|train in)\b", re.IGNORECASE)
 MIXED: Final = re.compile(r"autocast|mixed_precision|mixed_bfloat16|bf16=True|Allow TF32", re.IGNORECASE)
-IDLE: Final = re.compile(r"GPU stood idle for .*? \(([\d.]+) %")
+IDLE: Final = re.compile(r"GPU stood idle for .*? \(([\d.]+)%")
 
 
 def contradictions(report: Report) -> Iterator[str]:

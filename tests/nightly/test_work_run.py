@@ -121,7 +121,7 @@ def test_the_row_says_what_was_simulated_and_what_the_report_says(tmp_path: Path
     assert len(periods) == 2
     assert row.step_median_ns == pytest.approx(statistics.median(statistics.median(one) for one in periods.values()), abs=1)
     assert row.gpu_busy_percent == pytest.approx(100 * sum(one.busy_ns for one in truth.ranks) / sum(one.span_ns for one in truth.ranks))
-    assert row.gpu_busy_percent == pytest.approx(next(one["number"] for one in data["summary"]["tiles"] if one["key"] == "gpu_busy"))
+    assert row.gpu_busy_percent == pytest.approx(next(one["number"] for one in data["summary"]["figures"] if one["key"] == "gpu_busy"))
     assert row.gpu_active_derived is False
     assert row.gpu_active_percent == pytest.approx(data["system_usage"]["gpu_active"]["active_percent"])
     lines = [json.loads(line) for path in (tmp_path / "in").rglob("*.algo-1.json") for line in path.read_text().splitlines()]

@@ -48,7 +48,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     # A login is checked with every request.
     config = re.sub(r"^#?(password_pbkdf2_default_rounds) = .*", r"\1 = 1000", config, flags=re.MULTILINE)
     (home / "config.ini").write_text(config, encoding="utf-8")
-    subprocess.run([*admin, "initialize", "s3cret-password"], check=True, capture_output=True)
+    subprocess.run([*admin, "initialise", "s3cret-password"], check=True, capture_output=True)
     subprocess.run([*admin, "create", "issue", "title=slow", "priority=1"], check=True, capture_output=True)
     process = subprocess.Popen([f"{path}/bin/python", "-c", SERVE, str(home), str(port)])
     try:
