@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import attrgetter
+from typing import Final
 
 from ..causes.iterations import FORWARD
 from ..causes.program import INFERENCE
@@ -15,6 +16,8 @@ from ..report.machine import MetricUsage
 from ..report.model import Report
 from ..toolkit import wording
 from ..toolkit.shares import percent_of_spans
+
+_COVERED: Final = 0.9  # of the job; samples that cover less do not make a mean of the job
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,15 @@ class SummaryData:
     def cpu_mean(self) -> float | None:
         """Mean of the sampled CPU utilization over time and nodes; None without samples."""
         return sampled_mean(self.report, "cpu")
+
+    def sampled_part_ns(self, metric: str) -> int | None:
+        """Return the time that the samples of a metric cover if it is only a part of the job; else None."""
+        spans = [(row.time_ns[0], row.time_ns[-1]) for row in self.report.system_usage.series if row.metric == metric and row.time_ns]
+        duration = self.report.job_statistics.duration_ns
+        if not spans or not duration:
+            return None
+        covered = max(last for _, last in spans) - min(first for first, _ in spans)
+        return covered if covered < _COVERED * duration else None
 
     @property
     def window_ns(self) -> int:

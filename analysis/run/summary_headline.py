@@ -98,7 +98,9 @@ def _utilization(data: SummaryData) -> str:
     if active is not None and active.active == 0 and not active.derived and not data.span_ns:
         return "No GPU was active in any sample."
     if mean is not None:
+        part = data.sampled_part_ns("gpu")
         over = f"the {wording.duration(duration)} job" if duration else "the samples"
+        over = over if part is None else f"{wording.duration(part)} of samples"
         return f"{data.gpus} averaged {brief_percent(mean)} utilization over {over}."
     if not data.span_ns:
         return ""

@@ -22,7 +22,6 @@ NOT_KNOWN: Final = "—"
 MOST_TILES: Final = 4
 _UNKNOWN_PERCENT: Final = 5.0  # unknown precision from which the tile states it
 _LEAST_LOSS: Final = 1.0  # percent; smaller waits for data and copies have no tile
-_COVERED: Final = 0.9  # of the job; samples that cover less do not make a mean of the job
 
 # Keys of the tiles in their order. Of each group the first known figure has a tile.
 _WITH_GPU: Final = (
@@ -77,13 +76,8 @@ def _over(data: SummaryData, metric: str) -> str:
     units = {(heat.node, unit) for heat in data.report.system_usage.heat if heat.metric == metric for unit in heat.units}
     noun = "GPU" if metric == "gpu" else "core"
     of = f"mean of {wording.plural(len(units), noun)}" if units else "mean of the samples"
-    spans = [(row.time_ns[0], row.time_ns[-1]) for row in data.report.system_usage.series if row.metric == metric and row.time_ns]
-    duration = data.report.job_statistics.duration_ns
-    if spans and duration:
-        covered = max(last for _, last in spans) - min(first for first, _ in spans)
-        if covered < _COVERED * duration:
-            return f"{of} over {wording.duration(covered)} of samples"
-    return f"{of} over the job"
+    part = data.sampled_part_ns(metric)
+    return f"{of} over the job" if part is None else f"{of} over {wording.duration(part)} of samples"
 
 
 def _cpu_utilization(data: SummaryData) -> Tile:

@@ -144,7 +144,7 @@ def test_the_page_of_a_run_with_everything() -> None:
     )
     # 10.5% of the window is exposed communication.
     assert result.headline == (
-        f"GPUs averaged {whole_percent(55)} utilization over the {time_text(1_122_000 * MS)} job. Exposed communication takes"
+        f"GPUs averaged {whole_percent(55)} utilization over 2 ns of samples. Exposed communication takes"
         f" {whole_percent(10.5)} of the GPU time in the profile window ({whole_percent(2)} on rank 3, {whole_percent(19)} on rank 7)."
     )
     assert result.subtitle == f"8 × H100 80GB, 2 nodes · PyTorch 2.13 · {time_text(1_122_000 * MS)} · completed · data: complete"
@@ -251,6 +251,16 @@ def test_mfu_states_its_divisor() -> None:
         "model FLOPs over step time × dense peak (BF16 989 TFLOPS)",
     )
     assert tile(summed(efficiency=Efficiency(no_mfu="No shapes.")), "mfu").detail == "No shapes."
+
+
+@pytest.mark.parametrize(("until", "words"), [(89, "over 89 ns of samples"), (90, "over the 100 ns job")])
+def test_a_mean_is_of_the_job_only_if_the_samples_cover_it(until: int, words: str) -> None:
+    """Samples from 0 to ``until`` of a job of 100 ns; nine tenths make a mean of the job."""
+    values = (40.0, 60.0)
+    series = Series("host", "gpu", "%", (0, until), values, values, values, False)
+    result = summed(series=[series], devices=[used("a", 0)], duration=100)
+    assert result.headline.startswith(f"The GPU averaged {whole_percent(50)} utilization {words}.")
+    assert words.replace("100 ns ", "") in tile(result, "gpu_utilization").detail
 
 
 def test_samples_come_before_the_busy_share_of_the_window() -> None:
