@@ -39,8 +39,8 @@ def columns_of(table: Table) -> int:
 
 
 def fits(table: Table, columns: int) -> bool:
-    """Test whether the table fits in these columns if its names and texts shrink."""
-    return sum(_widths(table, room_of(columns))[0]) <= room_of(columns) + 0.01
+    """Test whether the table fits in these columns with names that stay distinct."""
+    return sum(_wanted_and_least(table)[1]) <= room_of(columns) + 0.01
 
 
 def pdf_layout(table: Table, columns: int = COLUMNS) -> tuple[float, tuple[float, ...], tuple[tuple[str, ...], ...]]:
@@ -64,8 +64,8 @@ def pdf_layout(table: Table, columns: int = COLUMNS) -> tuple[float, tuple[float
     return math.floor(100 * used / room), shares, tuple(zip(*by_column, strict=True))
 
 
-def _widths(table: Table, room: float) -> tuple[list[float], list[int]]:
-    """Return the widths of the columns of the PDF within ``room``, and their indices."""
+def _wanted_and_least(table: Table) -> tuple[list[float], list[float], list[int]]:
+    """Return the widths that the columns of the PDF want and need at least, and their indices."""
     rows = table.rows[: table.pdf_rows]
     columns = table.columns_for("pdf")
     wanted, least = [], []
@@ -78,6 +78,12 @@ def _widths(table: Table, room: float) -> tuple[list[float], list[int]]:
         flexible = table.columns[i].kind != "number" and longest > _FLEXIBLE
         short = min(longest, _NAME) if named else _FLEXIBLE
         least.append(_GAP + max(heading, short if flexible else longest))
+    return wanted, least, columns
+
+
+def _widths(table: Table, room: float) -> tuple[list[float], list[int]]:
+    """Return the widths of the columns of the PDF within ``room``, and their indices."""
+    wanted, least, columns = _wanted_and_least(table)
     # Names give way if even the least widths do not fit.
     excess = max(0.0, sum(least) - room)
     least = [

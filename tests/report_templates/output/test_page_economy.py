@@ -11,7 +11,8 @@ from postrun.analysis.report import Report
 from postrun.report_templates.blocks import Figure, say
 from postrun.report_templates.blocks.tables import Col, Table, table
 from postrun.report_templates.figures import svg
-from postrun.report_templates.output.grid import rows
+from postrun.report_templates.output.grid import rows as grid_rows
+from postrun.report_templates.output.pdf_tables import pdf_layout
 from postrun.report_templates.output.render import render
 
 MOST_EMPTY = 0.5  # of a page but the last
@@ -29,7 +30,7 @@ def numbers(id: str, columns: int) -> Table:
 
 
 def ids(blocks: list[Figure | Table | None], room: int = 12) -> list[list[tuple[str, int]]]:
-    return [[(block.id, columns) for block, columns in row if block] for row in rows(blocks, room)]
+    return [[(block.id, columns) for block, columns in row if block] for row in grid_rows(blocks, room)]
 
 
 def test_a_table_is_next_to_its_narrow_figure() -> None:
@@ -40,6 +41,18 @@ def test_a_table_is_next_to_its_narrow_figure() -> None:
 
 def test_a_table_of_many_columns_is_below_the_figure() -> None:
     assert ids([figure(svg.NARROW), numbers("t", 9)]) == [[("f-416", 7)], [("t", 12)]]
+
+
+def test_names_stay_distinct_in_a_table_next_to_a_figure() -> None:
+    rows = [f"rank {number} · algo-1 GPU {number}" for number in range(3)]
+    numbers_of = [Col(f"Column {i}", lambda row: row, str, kind="number") for i in range(3)]
+    wide = table("t", "Ranks", rows, Col("Rank", lambda row: row, kind="name"), *numbers_of)
+    assert wide is not None
+    placed = [block for row in grid_rows([figure(svg.NARROW), wide]) for block, _ in row]
+    beside = placed[1]
+    assert isinstance(beside, Table)
+    columns = next(columns for row in grid_rows([figure(svg.NARROW), wide]) for block, columns in row if isinstance(block, Table))
+    assert [row[0] for row in pdf_layout(beside, columns)[2]] == rows
 
 
 def test_a_row_never_has_more_than_its_room() -> None:
