@@ -18,8 +18,8 @@ from ..rules import across_ranks, bottlenecks, communication, compilation, gener
 from ..rules.rule_context import Blocks, RuleContext
 from ..text.formats import UNKNOWN, capitalized, clip, count, duration, glued, plural, sentences, significant, united
 from ..text.signs import ERROR, FINE, ISSUE
-from .verdicts import ABSENT, Advice, Judged, counted, judged
-from .verdicts import findings as advices
+from .actions import ActionRow, action_rows
+from .verdicts import ABSENT, Judged, counted, judged
 
 _BLOCKS: Final[dict[str, Callable[[RuleContext, Any], Blocks]]] = {
     "LowGPUUtilization": utilization.low_gpu_utilization,
@@ -83,7 +83,11 @@ def findings(report: Report) -> Section:
     """Make "Findings": a part per rule with an issue, in the order of their worth."""
     verdicts = judged(report)
     section = Section("findings", "Findings", say("{}", _lead(verdicts)))
-    section.parts = tuple(_part(report, one) for one in verdicts if one.kind == ISSUE)
+    rows = {row.rank: row for row in action_rows(report, verdicts)}
+    issues = [verdict for verdict in verdicts if verdict.kind == ISSUE]
+    numbered = [(verdict, rows.get(verdict.rank or 0)) for verdict in issues]
+    numbered.sort(key=lambda pair: pair[1].number if pair[1] else len(rows) + 1)
+    section.parts = tuple(_part(report, verdict, row) for verdict, row in numbered)
     return section
 
 
@@ -195,12 +199,12 @@ def _why(rule: RuleResult) -> str:
     return rule.reason or ("it failed without a message" if rule.verdict == ERROR else "no reason is known")
 
 
-def _part(report: Report, verdict: Judged) -> Section:
+def _part(report: Report, verdict: Judged, action: ActionRow | None = None) -> Section:
     rule = verdict.rule
     section = Section(verdict.id, rule.rule, coded(sentences(rule.finding or rule.reason or "", 600)))
     section.facts.update(
         sign=verdict.sign,
-        advice=_advice_of(report, verdict),
+        action=action,
         recommendation=coded(sentences(rule.recommendation, 800)) if rule.recommendation else None,
         explained_by=_explained_by(report, verdict),
         checks=coded(clip(rule.checks, 400)),
@@ -236,12 +240,6 @@ def _evidence(blocks: Blocks) -> list[Block | Only]:
             tables += block is not None and not (isinstance(block, Table) and not block.pdf_rows)
             kept.append(block if tables <= (1 if figures else 2) else Only("html", block) if block else None)
     return kept
-
-
-def _advice_of(report: Report, verdict: Judged) -> Advice | None:
-    """Return the advice of an issue; number 0 if another finding explains it."""
-    every = (one for advice in advices(report) for one in (advice, *advice.explains))
-    return next((one for one in every if one.anchor == verdict.id), None) if verdict.kind == ISSUE else None
 
 
 def _explained_by(report: Report, verdict: Judged) -> str | None:

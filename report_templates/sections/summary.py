@@ -5,24 +5,20 @@ from __future__ import annotations
 import dataclasses
 import statistics
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from markupsafe import Markup
 
 from ...analysis.report.device import DeviceTime
-from ...analysis.report.first_page import Action, Actions, Dip, JobPhase, JobStrip
+from ...analysis.report.first_page import Actions, Dip, JobPhase, JobStrip
 from ...analysis.report.model import Report
-from ...analysis.report.rules import Finding
-from ...analysis.toolkit import wording
-from ..blocks import Block, Figure, Only, Section, coded, name, plain, say
+from ..blocks import Block, Figure, Only, Section, say
 from ..figures.job_strip import NARROW, Mark, Phase, job_strip
 from ..figures.time_split import time_split
 from ..text import labels
 from ..text.formats import (
     UNKNOWN,
     capitalized,
-    clip,
     count,
     duration,
     first_sentences,
@@ -30,41 +26,17 @@ from ..text.formats import (
     numbered,
     percent,
     plural,
-    sentences,
-    significant,
 )  # fmt: skip
 from ..text.signs import ERROR, FINE, INFORMATION, ISSUE, NOT_EVALUATED
+from .actions import BASES, action_rows, brief, gpu_time
 from .time_breakdown import PARTS, part_times
 from .verdicts import ABSENT, FIRST, Judged, judged
 
 _HEADLINE: Final = 2  # sentences in large type
 _ALIKE: Final = 3.0  # percentage points; ranks whose shares differ from the medians by less are one row
 _MOST_ROWS: Final = 6  # of the split of the GPU time
-_EVIDENCE: Final = 160  # characters
-_UNITS: Final = ((3600e9, "GPU-h"), (60e9, "GPU-min"), (1e9, "GPU-s"), (1e6, "GPU-ms"))
-_BASES: Final = {
-    "GPU time of the run": "% of the run",
-    "GPU time in the profile window": "% of the window",
-    "duration of the run": "% of the run",
-}
 _WORDS: Final = {ISSUE: ("issue", "issues"), ERROR: ("error", "errors"), FINE: ("passed",) * 2, INFORMATION: ("informational",) * 2}
 _METRICS: Final = {"gpu": "GPU utilization", "cpu": "CPU utilization"}
-
-
-@dataclass(frozen=True, slots=True)
-class ActionRow:
-    """A row of the recommended actions, ready to print."""
-
-    number: int
-    title: str
-    full_title: str
-    anchor: str
-    rule: Markup
-    where: str | None
-    saving: str
-    saving_notes: tuple[str, ...]
-    evidence: Markup
-    partly: str
 
 
 def summary(report: Report, *, rules: bool = True) -> Section:
@@ -75,7 +47,7 @@ def summary(report: Report, *, rules: bool = True) -> Section:
     section.facts["further"] = further
     section.facts["tiles"] = [tile for tile in report.summary.tiles if tile.value != UNKNOWN]
     section.facts["caveats"] = [glued(caveat) for caveat in report.summary.caveats]
-    section.facts["actions"] = _rows(report, verdicts)
+    section.facts["actions"] = action_rows(report, verdicts)[:FIRST]
     section.facts["saves"], section.facts["note"] = _head(report.actions)
     section.facts["more"] = max(0, len(report.findings) - FIRST)
     section.facts["nothing"] = None if report.findings else _nothing(verdicts)
@@ -86,73 +58,6 @@ def summary(report: Report, *, rules: bool = True) -> Section:
 
 
 # -- recommended actions ---------------------------------------------------------------------------------------------------
-
-
-def _rows(report: Report, verdicts: Sequence[Judged]) -> list[ActionRow]:
-    """Return the first actions, or the first findings of a report without actions."""
-    findings = {finding.rank: finding for finding in report.findings}
-    ordered = report.actions.rows if report.actions is not None else [_unconverted(finding) for finding in report.findings]
-    anchors = {verdict.rule.rule: verdict.anchor for verdict in reversed(verdicts)}
-    chosen = [row for row in ordered if row.finding in findings][:FIRST]
-    places = {row.rule: number for number, row in reversed(list(enumerate(chosen, 1)))}
-    gpus = report.actions.gpus if report.actions is not None else 0
-    return [_row(number, row, findings[row.finding], anchors, places, gpus) for number, row in enumerate(chosen, 1)]
-
-
-def _unconverted(finding: Finding) -> Action:
-    base = finding.base if finding.saving_percent is not None else None
-    return Action(
-        finding.rank, finding.rule, finding.saving_percent, finding.saving_ns, finding.saving_kind, base=base,
-        cost_percent=finding.cost_percent, partly=finding.explained_by,
-    )  # fmt: skip
-
-
-def _row(number: int, row: Action, finding: Finding, anchors: dict[str, str], places: dict[str, int], gpus: int) -> ActionRow:
-    title = (plain(finding.title) or "").removesuffix(".")
-    saving, notes = _saving(row, gpus)
-    cause = places.get(row.partly or "")
-    where = clip(finding.where, 60) if finding.where and _parts_of(finding.where) - _parts_of(title) else None
-    return ActionRow(
-        number,
-        clip(title, 90),
-        title,
-        anchors.get(finding.rule, "rules"),
-        name(finding.rule, 40),
-        where,
-        saving,
-        notes,
-        coded(sentences(finding.text, _EVIDENCE)),
-        f"Partly the same as #{cause}." if cause is not None and cause != number else "",
-    )
-
-
-def _parts_of(text: str) -> set[str]:
-    """Return the words of a place, without punctuation."""
-    return {word.strip("(),;") for word in text.split()}
-
-
-def _saving(row: Action, gpus: int) -> tuple[str, tuple[str, ...]]:
-    """Write the saving, and below it the GPU time, or its base if that is another one."""
-    if row.percent is None:
-        return UNKNOWN, (f"costs\u00a0{brief(row.cost_percent)}" if row.cost_percent is not None else "not known",)
-    text = f"{'predicted' if row.saving_kind == 'predicted' else 'up to'}\u00a0{brief(row.percent)}"
-    if row.base is not None:
-        return text, (f"of the {clip(row.base, 60)}",)
-    time = gpu_time(row.time_ns, gpus) if row.time_ns is not None else ""
-    return text, tuple(part for part in (time, "estimate" if row.estimated else "") if part)
-
-
-def brief(value: float | None) -> str:
-    """Write a share with two or three digits: 19%, 4.3%."""
-    return percent(value) if value is None or 0 < value < 10 else glued(wording.whole_percent(value))
-
-
-def gpu_time(ns: float, gpus: int) -> str:
-    """Write GPU time in GPU-h, GPU-min or GPU-s; without GPUs, the time."""
-    if not gpus:
-        return duration(round(ns))
-    size, unit = next((pair for pair in _UNITS if ns >= pair[0]), _UNITS[-1])
-    return f"{significant(ns / size)}\u00a0{unit}"
 
 
 def _head(actions: Actions | None) -> tuple[str, str]:
@@ -168,7 +73,7 @@ def _head(actions: Actions | None) -> tuple[str, str]:
         base = f"Percent of the {actions.base}, {duration(actions.base_ns)}."
     overlap = " Savings overlap; do not add them." if len(listed) > 1 else ""
     estimates = " Estimates assume that the profiled steps are typical." if any(row.estimated for row in listed) else ""
-    return f"Saves, {_BASES.get(actions.base, '%')}", base + overlap + estimates
+    return f"Saves, % {BASES[actions.base]}" if actions.base in BASES else "Saves, %", base + overlap + estimates
 
 
 def _nothing(verdicts: Sequence[Judged]) -> str | None:

@@ -30,7 +30,7 @@ from postrun.report_templates.output.section_list import context
 from postrun.report_templates.rules.generic import written
 from postrun.report_templates.rules.loop import step_outlier
 from postrun.report_templates.rules.rule_context import RuleContext
-from postrun.report_templates.sections.summary import brief, gpu_time
+from postrun.report_templates.sections.actions import brief, gpu_time
 from postrun.report_templates.text.formats import duration, glued
 from report_pages import html_of
 from rule_details import details_from, plain_details
@@ -106,7 +106,7 @@ def test_the_three_findings_worth_most_are_the_actions(rich: Report, target: str
     assert "StragglerRank · rank 7, node-1 GPU 3" in first
     assert "3 more findings: see Findings." in first
     listed = text[text.index('<section id="findings"') :]
-    places = [words(listed).index(finding.title) for finding in sorted(rich.findings, key=lambda one: one.rank)]
+    places = [words(listed).index(f"{finding.rank} {finding.title}") for finding in sorted(rich.findings, key=lambda row: row.rank)]
     assert places == sorted(places)
     assert text.index('id="summary-actions"') < text.index('id="summary-rules"') < text.index('<section id="findings"')
 
@@ -145,6 +145,22 @@ def test_the_savings_are_on_one_base(rich: Report) -> None:
         assert part.replace("\u00a0", " ") in re.sub(r"(?<=%)(?=\d)|(?<=min)(?=estimate)", " ", text.replace("\u00a0", " ")), part
     single = dataclasses.replace(actions, rows=rows[:1])
     assert "overlap" not in words(block(html_of(dataclasses.replace(rich, actions=single)), "summary-actions"))
+
+
+def test_findings_have_the_numbers_and_savings_of_the_actions(rich: Report) -> None:
+    """The second finding is worth more than the first on the common base."""
+    first, second, *_ = rich.findings
+    rows = (
+        Action(second.rank, second.rule, 19.1, 1720 * 10**9, "upper_bound"),
+        Action(first.rank, first.rule, 4.3, 389 * 10**9, "predicted", estimated=True),
+    )
+    actions = Actions("GPU time of the run", 8976 * 10**9, 8, rows)
+    for target in ("html", "pdf"):
+        text = html_of(dataclasses.replace(rich, actions=actions), target)
+        listed = words(text[text.index('<section id="findings"') :])
+        assert listed.index(f"1 {second.title}") < listed.index(f"2 {first.title}")
+        assert f"Saves up to {brief(19.1)} of the run (28.7 GPU-min)".replace("\u00a0", " ") in listed
+        assert f"Saves predicted {brief(4.3)} of the run (6.48 GPU-min, estimate)".replace("\u00a0", " ") in listed
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,133 @@
+"""Findings -> the recommended actions of the first page and of the chapter of findings: in one order, with savings on one base."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from markupsafe import Markup
+
+from ...analysis.report.first_page import Action
+from ...analysis.report.model import Report
+from ...analysis.report.rules import Finding
+from ...analysis.toolkit import wording
+from ..blocks import coded, name, plain
+from ..text.formats import UNKNOWN, clip, duration, glued, percent, sentences, significant
+from .verdicts import Judged
+
+_EVIDENCE: Final = 160  # characters
+_UNITS: Final = ((3600e9, "GPU-h"), (60e9, "GPU-min"), (1e9, "GPU-s"), (1e6, "GPU-ms"))
+BASES: Final = {
+    "GPU time of the run": "of the run",
+    "GPU time in the profile window": "of the window",
+    "duration of the run": "of the run",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ActionRow:
+    """A finding of the recommended actions, ready to print. ``rank``: of the finding; ``number``: by worth on the common base.
+
+    ``saving``: percent of ``base``. ``cost``: time per step, or a share, with its own base.
+    """
+
+    number: int
+    rank: int
+    title: str
+    full_title: str
+    anchor: str
+    rule: Markup
+    where: str | None
+    saving: str
+    saving_notes: tuple[str, ...]
+    base: str
+    cost: str
+    evidence: Markup
+    partly: str
+
+    @property
+    def saves(self) -> bool:
+        return self.saving != UNKNOWN
+
+
+def action_rows(report: Report, verdicts: Sequence[Judged]) -> list[ActionRow]:
+    """Return all actions in their order, or the findings of a report without actions."""
+    findings = {finding.rank: finding for finding in report.findings}
+    ordered = report.actions.rows if report.actions is not None else [_unconverted(finding) for finding in report.findings]
+    anchors = {verdict.rule.rule: verdict.anchor for verdict in reversed(verdicts)}
+    chosen = [row for row in ordered if row.finding in findings]
+    places = {row.rule: number for number, row in reversed(list(enumerate(chosen, 1)))}
+    gpus = report.actions.gpus if report.actions is not None else 0
+    base = BASES.get(report.actions.base, "") if report.actions is not None else ""
+    return [_row(number, row, findings[row.finding], anchors, places, gpus, base) for number, row in enumerate(chosen, 1)]
+
+
+def _unconverted(finding: Finding) -> Action:
+    base = finding.base if finding.saving_percent is not None else None
+    return Action(
+        finding.rank, finding.rule, finding.saving_percent, finding.saving_ns, finding.saving_kind, base=base,
+        cost_percent=finding.cost_percent, partly=finding.explained_by,
+    )  # fmt: skip
+
+
+def _row(number: int, row: Action, finding: Finding, anchors: dict[str, str], places: dict[str, int], gpus: int, base: str) -> ActionRow:
+    title = (plain(finding.title) or "").removesuffix(".")
+    saving, notes = _saving(row, gpus)
+    cause = places.get(row.partly or "")
+    where = clip(finding.where, 60) if finding.where and _parts_of(finding.where) - _parts_of(title) else None
+    return ActionRow(
+        number,
+        row.finding,
+        clip(title, 90),
+        title,
+        anchors.get(finding.rule, "rules"),
+        name(finding.rule, 40),
+        where,
+        saving,
+        notes,
+        base if row.percent is not None and row.base is None else "",
+        _cost(finding),
+        coded(sentences(finding.text, _EVIDENCE)),
+        f"Partly the same as #{cause}." if cause is not None and cause != number else "",
+    )
+
+
+def _parts_of(text: str) -> set[str]:
+    """Return the words of a place, without punctuation."""
+    return {word.strip("(),;") for word in text.split()}
+
+
+def _saving(row: Action, gpus: int) -> tuple[str, tuple[str, ...]]:
+    """Write the saving, and below it the GPU time, or its base if that is another one."""
+    if row.percent is None:
+        return UNKNOWN, (f"costs\u00a0{brief(row.cost_percent)}" if row.cost_percent is not None else "not known",)
+    text = f"{'predicted' if row.saving_kind == 'predicted' else 'up to'}\u00a0{brief(row.percent)}"
+    if row.base is not None:
+        return text, (f"of the {clip(row.base, 60)}",)
+    time = gpu_time(row.time_ns, gpus) if row.time_ns is not None else ""
+    return text, tuple(part for part in (time, "estimate" if row.estimated else "") if part)
+
+
+def brief(value: float | None) -> str:
+    """Write a share with two or three digits: 19%, 4.3%."""
+    return percent(value) if value is None or 0 < value < 10 else glued(wording.whole_percent(value))
+
+
+def gpu_time(ns: float, gpus: int) -> str:
+    """Write GPU time in GPU-h, GPU-min or GPU-s; without GPUs, the time."""
+    if not gpus:
+        return duration(round(ns))
+    size, unit = next((pair for pair in _UNITS if ns >= pair[0]), _UNITS[-1])
+    return f"{significant(ns / size)}\u00a0{unit}"
+
+
+def _cost(finding: Finding) -> str:
+    """Write the time per step, or else the share, and its base; "" if unknown."""
+    share = percent(finding.cost_percent) if finding.cost_percent is not None else None
+    of = f" of the {clip(finding.base, 60)}" if finding.base else ""
+    if finding.cost_per_step_ns is not None:
+        return f"{duration(finding.cost_per_step_ns)} per step" + (f" ({share}{of})" if share else "")
+    if share:
+        return f"{share}{of}"
+    return f"{duration(finding.cost_ns)}{of}" if finding.cost_ns is not None else ""
