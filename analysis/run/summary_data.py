@@ -59,7 +59,7 @@ class SummaryData:
         return sampled_mean(self.report, "cpu")
 
     def sampled_part_ns(self, metric: str) -> int | None:
-        """Return the time that the samples of a metric cover if it is only a part of the job; else None."""
+        """Return the time that samples cover if it is only a part of the job; else None."""
         spans = [(row.time_ns[0], row.time_ns[-1]) for row in self.report.system_usage.series if row.metric == metric and row.time_ns]
         duration = self.report.job_statistics.duration_ns
         if not spans or not duration:

@@ -65,7 +65,7 @@ def pdf_layout(table: Table, columns: int = COLUMNS) -> tuple[float, tuple[float
 
 
 def _wanted_and_least(table: Table) -> tuple[list[float], list[float], list[int]]:
-    """Return the widths that the columns of the PDF want and need at least, and their indices."""
+    """Return the widths that columns want and need at least, and their indices."""
     rows = table.rows[: table.pdf_rows]
     columns = table.columns_for("pdf")
     wanted, least = [], []

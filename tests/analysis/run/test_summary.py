@@ -255,7 +255,7 @@ def test_mfu_states_its_divisor() -> None:
 
 @pytest.mark.parametrize(("until", "words"), [(89, "over 89 ns of samples"), (90, "over the 100 ns job")])
 def test_a_mean_is_of_the_job_only_if_the_samples_cover_it(until: int, words: str) -> None:
-    """Samples from 0 to ``until`` of a job of 100 ns; nine tenths make a mean of the job."""
+    """Nine tenths of the job make a mean of the job: samples end at ``until``."""
     values = (40.0, 60.0)
     series = Series("host", "gpu", "%", (0, until), values, values, values, False)
     result = summed(series=[series], devices=[used("a", 0)], duration=100)

@@ -43,16 +43,15 @@ def test_a_table_of_many_columns_is_below_the_figure() -> None:
     assert ids([figure(svg.NARROW), numbers("t", 9)]) == [[("f-416", 7)], [("t", 12)]]
 
 
-def test_names_stay_distinct_in_a_table_next_to_a_figure() -> None:
-    rows = [f"rank {number} · algo-1 GPU {number}" for number in range(3)]
-    numbers_of = [Col(f"Column {i}", lambda row: row, str, kind="number") for i in range(3)]
-    wide = table("t", "Ranks", rows, Col("Rank", lambda row: row, kind="name"), *numbers_of)
+def test_a_table_next_to_a_figure_leaves_out_columns_before_it_shortens_names() -> None:
+    names = [f"rank {number} · algo-{number} GPU {number}" for number in range(3)]
+    numbers_of = [Col(f"Number {i}", lambda _: "1,234.5", kind="number") for i in range(3)]
+    wide = table("t", "Ranks", names, Col("Rank", lambda name: name, kind="name"), *numbers_of)
     assert wide is not None
-    placed = [block for row in grid_rows([figure(svg.NARROW), wide]) for block, _ in row]
-    beside = placed[1]
+    assert pdf_layout(wide, 5)[2][0][0] != names[0]
+    ((_, (beside, columns)),) = grid_rows([figure(svg.NARROW), wide])
     assert isinstance(beside, Table)
-    columns = next(columns for row in grid_rows([figure(svg.NARROW), wide]) for block, columns in row if isinstance(block, Table))
-    assert [row[0] for row in pdf_layout(beside, columns)[2]] == rows
+    assert [row[0] for row in pdf_layout(beside, columns)[2]] == names
 
 
 def test_a_row_never_has_more_than_its_room() -> None:
