@@ -24,16 +24,16 @@ from .messages import echo
 
 # Name of a command, of its module in commands/, and of the object there -> its short help.
 LAZY_COMMANDS = {
-    "attach": "Put a report on a ticket.",
-    "compare": "Report what changed from one run to another.",
-    "demo": "Report a simulated training run, and a real small one that is recorded now.",
-    "doctor": "Check that this machine can make reports.",
+    "attach": "Attach a report to a ticket.",
+    "compare": "Compare two runs.",
+    "demo": "Generate a demo report from a simulated run and a short recorded one.",
+    "doctor": "Check that this machine can create reports.",
     "export": "Write the whole run for Perfetto, Chrome's viewer or data frames.",
     "ingest": "Load a run into a store (DuckDB) to report or query later.",
-    "inspect": "Show what trace files of the capture library hold.",
+    "inspect": "Summarize trace files of the capture library.",
     "nightly": "Report every new or changed run of a folder or an object store.",
     "record": "Run a command and record it.",
-    "report": "Write the report of one run.",
+    "report": "Create the report of one run.",
     "rules": "List every rule with its parameters and defaults.",
 }
 
@@ -94,7 +94,7 @@ def _interrupted() -> NoReturn:
 @click.version_option(installed_version("postrun"), prog_name="postrun")
 @click.pass_context
 def main(ctx: click.Context) -> None:
-    """A training job ends; one command turns what was captured into a report."""
+    """Generate offline performance reports from GPU training traces."""
     from .commands import environment
 
     environment.leave_recording()

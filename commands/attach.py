@@ -54,7 +54,7 @@ def _link(value: str) -> str:
     return value
 
 
-@click.command(short_help="Put a report on a ticket.")
+@click.command(short_help="Attach a report to a ticket.")
 @click.argument("report", type=click.Path(path_type=Path), metavar="REPORT")
 @click.option(
     "--to",
@@ -68,21 +68,21 @@ def _link(value: str) -> str:
 )
 @with_options([
     option("--attach", "formats", default="pdf", show_default=True, callback=_formats, metavar="LIST",
-           help="Which files go along, of pdf, html, json; none for the comment alone."),
-    option("--link", callback=_link, metavar="URL", help="Where the whole report can be read; named in the comment."),
-    option("--key", metavar="TEXT", help="What makes it the same comment when it is sent again (default: the name of the run)."),
-    option("--github-release", metavar="TAG", help="Put the files into this release of the GitHub repository, whose comments take none."),
-    option("--dry-run", is_flag=True, help="Print what would be sent, and contact nobody."),
+           help="Files to attach, of pdf, html, json; none for the comment alone."),
+    option("--link", callback=_link, metavar="URL", help="Address of the report, for the comment."),
+    option("--key", metavar="TEXT", help="Key that identifies the comment to update (default: the name of the run)."),
+    option("--github-release", metavar="TAG", help="Upload the files to this release of the GitHub repository (comments take no files)."),
+    option("--dry-run", is_flag=True, help="Print the comment and its files; send nothing."),
     option("--timeout", type=click.FloatRange(0.1, 3600), default=60, show_default=True, metavar="SECONDS",
-           help="How long to wait for each answer."),
-    option("--insecure-http", is_flag=True, help="Allow connections that are not encrypted: the token can be read on the way."),
+           help="Time limit of each request."),
+    option("--insecure-http", is_flag=True, help="Allow unencrypted connections, which expose the token."),
     option("--json", "as_json", is_flag=True, help="Print what was done as JSON on standard output."),
 ], [CONFIG], VERBOSITY)  # fmt: skip
 def attach(
     report: Path, targets: tuple[Target, ...], formats: tuple[str, ...], link: str | None, key: str | None, github_release: str | None,
     dry_run: bool, timeout: float, insecure_http: bool, as_json: bool, quiet: bool, verbose: bool,
 ) -> None:  # fmt: skip
-    """Put a report on a ticket: the file, and a comment with headline, verdicts
+    """Attach a report to a ticket: the file, and a comment with headline, verdicts
     and top findings. Attached again, the comment is updated.
 
     REPORT is report.pdf, report.html or report.json, or the folder that holds them. Servers and tokens come from the environment

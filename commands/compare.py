@@ -32,7 +32,7 @@ _OPTIONS = [
     option("--format", "formats", type=click.UNPROCESSED, callback=_formats, metavar="LIST", default="html,pdf,json",
             show_default=True, help=f"Which of {','.join(_FORMATS)} to write."),
     option("--threshold", type=click.FloatRange(0, 1000), default=3.0, show_default=True, metavar="PERCENT",
-            help="What changed by less is no change."),
+            help="Ignore changes smaller than this."),
     option("--fail-on", type=click.UNPROCESSED, callback=_fail_on, metavar="LIST",
             help=f"Exit with code 3 for one of {','.join(FAIL_WORDS)}."),
     *CHOICE_OF_RULES,
@@ -44,7 +44,7 @@ _OPTIONS = [
 ]  # fmt: skip
 
 
-@click.command(short_help="Report what changed from one run to another.")
+@click.command(short_help="Compare two runs.")
 @click.argument("base")
 @click.argument("new")
 @with_options(_OPTIONS, [CONFIG], STORE_OPTIONS, VERBOSITY)
@@ -52,7 +52,7 @@ def compare(
     base: str, new: str, output: Path, formats: tuple[str, ...], threshold: float, fail_on: tuple[str, ...], paper: str, as_json: bool,
     generated_at: str | None, quiet: bool, verbose: bool, **options: Any,
 ) -> None:  # fmt: skip
-    """Report what changed from the run BASE to the run NEW:
+    """Compare the run NEW with the run BASE:
     comparison.html, comparison.pdf and comparison.json.
 
     Each is a trace file, a folder, a run store, or a report.json that postrun wrote (or the folder it is in). Options about rules apply to

@@ -79,7 +79,7 @@ def _read(path: Path) -> Report:
     try:
         data: Any = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise InputError(f"{path}: is no whole report.json ({error}); make it again with postrun report") from error
+        raise InputError(f"{path}: is not a whole report.json ({error}); make it again with postrun report") from error
     if not is_report(data):
         raise InputError(f"{path}: is no report.json of postrun; give a report.json, trace files or a run store")
     try:

@@ -192,7 +192,7 @@ def rules(path: Path, table: Mapping[str, Any]) -> tuple[list[str] | None, dict[
         if name == "only":
             if not isinstance(content, list) or not content or not all(isinstance(one, str) for one in content):
                 raise UsageError(
-                    f'{path}: [rules] only = {content!r} is no list of rules; write it like only = ["CPUBottleneck", "StepOutlier"]'
+                    f'{path}: [rules] only = {content!r} is not a list of rules; write it like only = ["CPUBottleneck", "StepOutlier"]'
                 )
             words = [*content, *words]
             continue
@@ -206,7 +206,7 @@ def rules(path: Path, table: Mapping[str, Any]) -> tuple[list[str] | None, dict[
         except UsageError as error:
             raise UsageError(f"{label}: {error}") from error
         if not isinstance(content, dict):
-            raise UsageError(f"{path}: rules.{name} = {content!r} is no table; write [rules.{rule.name}] and below it enabled = false")
+            raise UsageError(f"{path}: rules.{name} = {content!r} is not a table; write [rules.{rule.name}] and below it enabled = false")
         for key, value in content.items():
             if key == "enabled":
                 if not isinstance(value, bool):

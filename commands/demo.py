@@ -33,10 +33,10 @@ _PATIENCE_S: Final = 5.0
 _MARK: Final = ".postrun-demo"  # marks a folder that a later demo may replace
 
 
-@click.command(short_help="Report a simulated training run, and a real small one that is recorded now.")
+@click.command(short_help="Generate a demo report from a simulated run and a short recorded one.")
 @option("--output", "-o", type=click.Path(file_okay=False, path_type=Path), default=Path("postrun-demo"), show_default=True,
          help="Folder for the runs and their reports.")  # fmt: skip
-@option("--seed", type=int, default=1, show_default=True, help="Another seed gives another run.")
+@option("--seed", type=int, default=1, show_default=True, help="Seed of the simulated run.")
 @option("--change", type=click.Choice(list(NAMED)), metavar="NAME",
          help=f"Plant one change in the simulated run, for `postrun compare` to find: {', '.join(NAMED)}.")  # fmt: skip
 @option("--record/--no-record", "recorded", default=True, show_default=True,

@@ -23,10 +23,10 @@ APT_LINE: Final = "apt-get install -y --no-install-recommends libpango-1.0-0 lib
 _LOW_DISK: Final = 2 << 30  # bytes; a large trace may not fit into less
 
 
-@click.command(short_help="Check that this machine can make reports.")
+@click.command(short_help="Check that this machine can create reports.")
 @click.option("--json", "as_json", is_flag=True, help="Print the checks as JSON on standard output.")
 def doctor(as_json: bool) -> None:
-    """Check that this machine can make reports: Pango, fonts, versions, disk.
+    """Check that this machine can create reports: Pango, fonts, versions, disk.
     Exit code 1 where something is missing."""
     results = checks()
     if as_json:

@@ -22,9 +22,9 @@ EXPORT_OPTIONS = [
            help="perfetto: a trace for ui.perfetto.dev; chrome: JSON for chrome://tracing and other viewers; parquet, csv: a folder with a "
            "file per table."),
     option("--output", "-o", type=click.Path(path_type=Path), required=True, envvar="POSTRUN_EXPORT_OUTPUT", metavar="OUT",
-           help="File to write (compressed where its name ends in .gz), or for parquet and csv the folder. An earlier export is replaced."),
+           help="File to write (compressed if its name ends in .gz), or the folder for parquet and csv. Replaces an earlier export."),
     option("--csv-raw", is_flag=True, envvar="POSTRUN_EXPORT_CSV_RAW",
-           help="Write texts of CSV files unchanged, also those that a spreadsheet would run as formulas."),
+           help="Keep texts of CSV files unchanged, including those that a spreadsheet would run as formulas."),
     REDACT,
     MODE,
     option("--json", "as_json", is_flag=True, help="Print what was written as JSON on standard output."),

@@ -21,12 +21,12 @@ _INSTANTS: Final = ("counter", "metric")  # tables with time_ns
 _MAX_LISTED: Final = 20  # How many threads, names and places of damage the text lists; JSON has all
 
 
-@click.command(short_help="Show what trace files of the capture library hold.")
+@click.command(short_help="Summarize trace files of the capture library.")
 @click.argument("places", type=click.Path(path_type=Path), metavar="FILE_OR_FOLDER...", nargs=-1, required=True)
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON on standard output: an object for one file, else a list.")
 def inspect(places: tuple[Path, ...], as_json: bool) -> None:
-    """Show what trace files of the capture library hold,
-    or all of a folder, one after the other: tables, processes, threads, names and times, and what is lost."""
+    """Summarize trace files of the capture library, or all of a folder:
+    tables, processes, threads, names and times, and lost records."""
     paths = files(places)
     results: list[dict[str, Any]] = []
     refused: PostrunError | None = None

@@ -163,7 +163,7 @@ class Number(click.IntRange):
         try:
             return super().convert(value, param, ctx)
         except click.BadParameter:
-            self.fail(f"{value!r} is no whole number from {self.min} to {self.max}", param, ctx)
+            self.fail(f"{value!r} is not a whole number from {self.min} to {self.max}", param, ctx)
 
 
 def with_options(*groups: list[Callable[[Any], Any]]) -> Callable[[Any], Any]:
@@ -182,7 +182,7 @@ CONFIG = click.option(
 )  # fmt: skip
 VERBOSITY = [
     option("--quiet", "-q", is_flag=True, callback=_quiet, help="Print nothing but errors (and --json)."),
-    option("--verbose", "-v", is_flag=True, help="Say more; show a traceback on an internal error."),
+    option("--verbose", "-v", is_flag=True, help="Print details, and a traceback on an internal error."),
 ]
 
 

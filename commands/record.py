@@ -16,7 +16,7 @@ from .record_options import RECORD_OPTIONS, RecordCommand
 @with_options(RECORD_OPTIONS)
 def record(command: tuple[str, ...], **options: Any) -> None:
     """Run COMMAND and record it: system metrics of the machine,
-    what is known of the job, and what it annotates with postrun.capture.
+    metadata of the job, and ranges annotated with postrun.capture.
 
     Its exit code, signals, input and output pass through. 125: it was not started; 126: it cannot be executed; 127: it was not found.
     """

@@ -72,7 +72,7 @@ def _interval(text: str) -> int:
     from ..native.record.job import INTERVALS_MS
 
     if text not in map(str, INTERVALS_MS):
-        raise UsageError(f"{text!r} is no interval of the sampler; choose from {', '.join(map(str, INTERVALS_MS))}")
+        raise UsageError(f"{text!r} is not an interval of the sampler; choose from {', '.join(map(str, INTERVALS_MS))}")
     return int(text)
 
 
@@ -80,30 +80,30 @@ RECORD_OPTIONS = [
     option("--out", "-o", type=click.Path(file_okay=False, path_type=Path),
             help="Folder of the recording, new or empty (default: postrun-runs/NAME-TIME)."),
     option("--interval-ms", callback=_interval, metavar="MS", default=None,
-            help="How often the system is sampled: 100, 200, 500 (default), 1000, 5000 or 60000 ms; 0: never."),
+            help="Sampling interval of system metrics: 100, 200, 500 (default), 1000, 5000 or 60000 ms; 0: never."),
     option("--profiler-config", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-            help="What is profiled in which steps: a JSON file as of the hosted profiler, or TOML."),
+            help="Profiling configuration: a JSON file in the hosted profiler's format, or TOML."),
     option("--shapes", is_flag=True,
             help="Record the operators of steps 5 to 7 (or of --steps, or of the configuration) with shapes and types of their inputs, by"
             " PyTorch's profiler. These steps take about 1.3 times as long."),
     option("--stacks", is_flag=True,
-            help="The same with Python stacks and modules; the trace is about twice as large with both."),
+            help="Like --shapes, with Python stacks and modules; the trace is about twice as large with both."),
     option("--hooks/--no-hooks", default=True,
             help="Find steps of PyTorch, Keras, TensorFlow and JAX, and waits for data of PyTorch, by hooks (default: on)."),
     option("--gpu", callback=_gpu, is_flag=False, flag_value="windows", metavar="[windows|always|off]",
             help="Record samples of the GPUs, and GPU activity in bounded windows, all the time (always) or not at all (off; default:"
             " windows, if there are NVIDIA GPUs)."),
-    option("--no-gpu", is_flag=True, envvar=None, help="The same as --gpu off."),
+    option("--no-gpu", is_flag=True, envvar=None, help="Same as --gpu off."),
     option("--steps", envvar="POSTRUN_GPU_STEPS", callback=_gpu_window, metavar="A:B",
             help="Record GPU activity in steps A to B-1 only, as the program annotates them or hooks find them."),
     option("--seconds", envvar="POSTRUN_GPU_TIME", callback=_gpu_window, metavar="A:B",
-            help="The same from A to B seconds after the program began to record."),
+            help="Record GPU activity from A to B seconds after the program began to record."),
     option("--window-signal", envvar="POSTRUN_GPU_SIGNAL", callback=_gpu_window, metavar="USR1|USR2",
-            help="The same from one signal to the next."),
+            help="Record GPU activity from one signal to the next."),
     option("--param", "params", multiple=True, type=Listed(r"[\n;]+"), callback=_parameters, metavar="KEY=VALUE",
             help="A hyperparameter of the job; may be repeated."),
     option("--params", "files", multiple=True, type=Listed(r"[\n;]+"), callback=_parameter_files, metavar="FILE",
-            help="A JSON or TOML file of hyperparameters; may be repeated. --param counts before it."),
+            help="A JSON or TOML file of hyperparameters; may be repeated. --param takes precedence."),
     option("--report", is_flag=True, help="Write a report to the folder report/ of the recording when the job has ended."),
     option("--format", "formats", type=click.UNPROCESSED, callback=parsed(option_values.formats, absent=()), metavar="LIST",
             help="Formats of --report, as of postrun report."),

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..api import IngestOptions, OutputOptions, ReportResult
 
 
-@click.command(short_help="Write the report of one run.")
+@click.command(short_help="Create the report of one run.")
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @with_options(REPORT_OPTIONS, [CONFIG], STORE_OPTIONS, VERBOSITY)
 def report(sources: tuple[str, ...], quiet: bool, verbose: bool, as_json: bool, **options: Any) -> None:

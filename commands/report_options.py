@@ -140,7 +140,7 @@ def fail_on_words(value: Any) -> tuple[str, ...]:
 
 
 REDACT = option("--redact", type=click.UNPROCESSED, callback=parsed(option_values.redactions, absent=()), metavar="LIST",
-                help="Which of hosts,users,paths,command to leave out or replace. Secrets are always masked.")  # fmt: skip
+                help="Remove or replace hosts,users,paths,command. Secrets are always masked.")  # fmt: skip
 MODE = option("--mode", default="0600", show_default=True, expose_value=False, callback=_mode, metavar="MODE",
               help="Permissions of the files, in octal, such as 0640; new folders get the matching search permissions.")  # fmt: skip
 FORMAT = option("--format", "formats", type=click.UNPROCESSED, callback=parsed(option_values.formats), metavar="LIST",
@@ -155,22 +155,22 @@ CHOICE_OF_RULES = [
 ]  # fmt: skip
 TOP = option("--top", type=Number(1, 1000), default=15, show_default=True, help="Rows in tables and figures of the top kernels.")
 PAPER = option("--paper", type=click.Choice(["A4", "Letter"], case_sensitive=False), default="A4", show_default=True,
-               help="Page of the PDF.")  # fmt: skip
+               help="Page size of the PDF.")  # fmt: skip
 TIMELINE_EVENTS = option("--timeline-events", type=Number(0, 2_000_000), default=300_000, show_default=True, metavar="N",
-                         help="Events that the timeline draws; more are merged with their neighbors. 0: no timeline.")  # fmt: skip
+                         help="Maximum events in the timeline; the rest are merged with their neighbors. 0: no timeline.")  # fmt: skip
 PEAK = option("--peak", "peaks", multiple=True, type=Listed(r"[\s,;]+"), callback=_peaks, metavar="TYPE=TFLOPS",
               help="Peak of the GPUs, such as bf16=989 or memory=3350 (GB/s), instead of the published one; may be repeated.")  # fmt: skip
-GENERATED_AT = option("--generated-at", metavar="TIME", help="Time of making that the report states (ISO 8601, UTC); the same input then "
-                      "gives the same bytes. SOURCE_DATE_EPOCH is respected, too.")  # fmt: skip
+GENERATED_AT = option("--generated-at", metavar="TIME", help="Timestamp to print (ISO 8601, UTC), for reproducible output. "
+                      "SOURCE_DATE_EPOCH also works.")  # fmt: skip
 LOOK = [
     option("--sections", type=click.UNPROCESSED, callback=_sections, metavar="LIST",
             help="Sections of the HTML and the PDF, such as steps,kernels,rules (default: all); -kernels leaves one out."),
     option("--dashboard", is_flag=True, help="End the PDF with the panels of the hosted dashboard, which the HTML has folded."),
     option("--theme", type=click.Choice(["auto", "light", "dark"], case_sensitive=False), default="auto", show_default=True,
-            help="Theme that the HTML starts with; auto: that of the reader's browser."),
-    option("--title", callback=_title, metavar="TEXT", help="Title of the report, in place of ProfilerReport."),
+            help="Theme of the HTML; auto: follow the browser."),
+    option("--title", callback=_title, metavar="TEXT", help="Title of the report, instead of ProfilerReport."),
     option("--logo", callback=_logo, metavar="FILE", help="PNG, JPEG or SVG to show on the first page; at most 256 KiB."),
-    option("--logo-alt", metavar="TEXT", help="What the logo is called for those who do not see it (default: the title)."),
+    option("--logo-alt", metavar="TEXT", help="Alternative text of the logo (default: the title)."),
 ]  # fmt: skip
 REPORT_OPTIONS = [
     option("--output", "-o", type=click.Path(file_okay=False, path_type=Path), default=Path("postrun-report"), show_default=True,
@@ -178,9 +178,9 @@ REPORT_OPTIONS = [
     FORMAT,
     *CHOICE_OF_RULES,
     option("--custom-rule", "custom_rules", multiple=True, type=Listed(r"[\n;]+"), callback=_custom_rules,
-            metavar="FILE.py:CLASS[?NAME=VALUE&...]", help="Run a rule of your own, too; may be repeated."),
+            metavar="FILE.py:CLASS[?NAME=VALUE&...]", help="Also run a custom rule; may be repeated."),
     option("--rule-timeout", type=Number(1, 86_400 * 30), default=300, show_default=True, metavar="SECONDS",
-            help="How long the file of a rule of your own may take to load, and then to judge; after that it failed."),
+            help="Time limit for loading and for evaluating each custom rule."),
     option("--fail-on", type=click.UNPROCESSED, callback=fail_on_words, metavar="LIST",
             help="Exit with code 3 when a rule found an issue: issues (any rule), error (a rule failed), or names of rules."),
     TOP,
@@ -201,14 +201,14 @@ MEMORY_LIMIT = option(
     callback=parsed(option_values.memory_size),
     default="600MB",
     show_default=True,
-    help="Bound of the database's memory, such as 2GB.",
+    help="Database memory limit, such as 2GB.",
 )
-THREADS = option("--threads", type=Number(1, 1024), help="Threads of the database (default: all cores).")
+THREADS = option("--threads", type=Number(1, 1024), help="Database threads (default: all cores).")
 MAX_UNPACKED = option(
     "--max-unpacked",
     metavar="SIZE",
     callback=parsed(option_values.memory_size),
-    help="Bound of what a compressed file unpacks to, such as 50GB (default: 20 GB or 200 times its size, whichever is larger).",
+    help="Size limit of a decompressed file, such as 50GB (default: 20 GB or 200 times its size, whichever is larger).",
 )
 JOINING = [
     option("--same", multiple=True, type=Listed(r"[\n;]+"), callback=_same, metavar="FILE,FILE[,...]",

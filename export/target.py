@@ -19,7 +19,7 @@ def check_file(target: Path) -> None:
     if target.is_dir():
         raise UsageError(f"{target} is a folder; name the file to write, such as {target / 'run.pftrace'}")
     if target.exists() and not target.is_file():
-        raise UsageError(f"{target} is no file that could be replaced; name another place with -o")
+        raise UsageError(f"{target} is not a file that could be replaced; name another place with -o")
     above = next(folder for folder in target.absolute().parents if folder.exists())
     if not above.is_dir():
         raise UsageError(f"{above} is a file; name another place with -o")

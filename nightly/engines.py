@@ -61,7 +61,7 @@ def checked(engine: str) -> tuple[str, str | None]:
     """Return the kind of an engine and its address. Raise UsageError."""
     kind, colon, address = engine.partition(":")
     if kind not in ("none", "processes", "dask") or (colon and (kind != "dask" or not address)):
-        raise UsageError(f"{engine!r} is no engine; accepted: {ENGINES}, such as dask:tcp://host:8786")
+        raise UsageError(f"{engine!r} is not an engine; accepted: {ENGINES}, such as dask:tcp://host:8786")
     return kind, address or None
 
 

@@ -155,7 +155,7 @@ def patterns_of(texts: Sequence[str]) -> tuple[re.Pattern[str], ...]:
         try:
             patterns.append(re.compile(text))
         except re.error as error:
-            raise UsageError(f"{text!r} is no regular expression: {error}; write it like '^(gpt-[0-9]+b)'") from None
+            raise UsageError(f"{text!r} is not a regular expression: {error}; write it like '^(gpt-[0-9]+b)'") from None
     return tuple(patterns)
 
 

@@ -15,11 +15,11 @@ def shard(text: str) -> tuple[int, int]:
     """Parse a shard: "0/4" -> (0, 4)."""
     match = re.fullmatch(r"\s*(\d{1,9})\s*/\s*(\d{1,9})\s*", text)
     if not match:
-        raise UsageError(f"{text!r} is no shard; write it like 0/4, which is the first of four")
+        raise UsageError(f"{text!r} is not a shard; write it like 0/4, which is the first of four")
     i, n = int(match[1]), int(match[2])
     if n < 1 or i >= n:
         accepted = "0/1" if n < 2 else f"0/{n} to {n - 1}/{n}"
-        raise UsageError(f"{text!r} is no shard; they count from 0: {accepted}")
+        raise UsageError(f"{text!r} is not a shard; they count from 0: {accepted}")
     return i, n
 
 

@@ -1,4 +1,4 @@
-"""postrun: a training job ends, one command turns what was captured into a report.
+"""postrun: offline performance reports from GPU training traces.
 
 ``postrun.ingest`` loads trace files into a run store (DuckDB), ``postrun.analysis`` queries it (Polars) and returns a
 :class:`postrun.analysis.report.Report`, and ``postrun.report_templates`` renders that as HTML, PDF and JSON. ``postrun.cli`` is the

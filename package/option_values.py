@@ -17,7 +17,7 @@ FORMATS: Final = ("html", "pdf", "json", "md", "junit", "rule-json")
 def words(value: Any) -> list[str]:
     """Split a text at commas, or take a configuration's list. Raise UsageError."""
     if not isinstance(value, str | list | tuple):
-        raise UsageError(f"{value!r} is no list of names")
+        raise UsageError(f"{value!r} is not a list of names")
     texts = value.split(",") if isinstance(value, str) else value
     return [word for text in texts if (word := str(text).strip())]
 

@@ -180,7 +180,7 @@ class DetailProfilerApp:
         if training_job_name is None:
             return str(self.runs)
         if Path(training_job_name).name != training_job_name or training_job_name in ("", ".", ".."):
-            raise ValueError(f"{training_job_name!r} is no name of a job")
+            raise ValueError(f"{training_job_name!r} is not a name of a job")
         folder = self.runs / training_job_name
         if not folder.is_dir() and self.runs.is_dir():
             later = [path for path in self.runs.iterdir() if path.name.startswith(f"{training_job_name}-") and path.is_dir()]

@@ -76,7 +76,7 @@ def parse(text: str, *, projects: bool = False) -> Target:
 def _named(kind: Kind, word: str, rest: str, url: str | None) -> Target:
     match = _TICKETS[kind].match(rest.upper() if kind == "jira" else rest)
     if match is None:
-        raise UsageError(f"{word!r} is no ticket of {kind}; write for example {_example(kind)}")
+        raise UsageError(f"{word!r} is not a ticket of {kind}; write for example {_example(kind)}")
     number, project = match["number"], match["project"]
     ticket = f"{project}-{number}" if kind == "jira" and number else number
     return Target(kind, word, ticket, project, match.groupdict().get("sign") == "!", url=url)
@@ -107,7 +107,7 @@ def _server(word: str, address: str) -> str:
     except ValueError:
         host = None
     if not host or re.search(r"[\s\x00-\x1f\x7f]", address):
-        raise UsageError(f"{word!r} is no complete address; write for example https://hooks.example.org/reports")
+        raise UsageError(f"{word!r} is not a complete address; write for example https://hooks.example.org/reports")
     if parts.username or parts.password:
         raise UsageError("an address must hold no name or password, which programs would print; set POSTRUN_ATTACH_HEADERS instead")
     return address
@@ -117,5 +117,5 @@ def _mail(word: str, rest: str) -> Target:
     path, _, query = rest.partition("?")
     addresses = tuple(unquote(one).strip() for one in path.split(",") if one.strip())
     if query or not addresses or not all(_ADDRESS.match(one) for one in addresses):
-        raise UsageError(f"{word!r} is no mail address; write mailto:team@example.org, several with commas")
+        raise UsageError(f"{word!r} is not a mail address; write mailto:team@example.org, several with commas")
     return Target("mail", word, addresses=addresses)

@@ -27,7 +27,7 @@ def _text(value: Any, line: str) -> str:
         return int.__repr__(value)
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise ValueError(f"{value} is no number of JSON")
+            raise ValueError(f"{value} is not a number of JSON")
         return repr(float(f"{value:.9g}"))
     inner = line + " "
     if isinstance(value, dict):
@@ -36,4 +36,4 @@ def _text(value: Any, line: str) -> str:
     if isinstance(value, list | tuple):
         items = [_text(item, inner) for item in value]
         return f"[{inner}{f',{inner}'.join(items)}{line}]" if items else "[]"
-    raise TypeError(f"{type(value).__name__} is no value of JSON")
+    raise TypeError(f"{type(value).__name__} is not a JSON value")

@@ -135,7 +135,7 @@ class InefficientProduct(DetailsRow):
 
 class InefficientMatmulDetails(RuleDetails):
     """``products``: largest loss first. ``lost_ns``: time of those with a reason beyond the rate of their peers; ``lost_percent``: of the
-    GPU time of the profile. ``compared``: shapes with peers; ``alone``: those without."""
+    GPU time in the profile window. ``compared``: shapes with peers; ``alone``: those without."""
 
     products: tuple[InefficientProduct, ...]
     lost_ns: int

@@ -31,7 +31,7 @@ SCOPES: Final[Mapping[str, str]] = {
     "duration of the run": _RUN,
     "time of the training loop": _LOOP,
     "time of the steps": _STEPS,
-    "GPU time of the profile": _PROFILE,
+    "GPU time in the profile window": _PROFILE,
 }
 """Base of a finding -> the time that it is a part of. Savings on other bases, of rules from outside, are not converted."""
 

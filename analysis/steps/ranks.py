@@ -200,13 +200,13 @@ def _sentences(
     how = f"{percent(worst.excess_percent)} longer per step than the median of {among}"
     if peers == 2:  # the median is halfway between the two
         how += f" ({duration(2 * worst.excess_ns)} longer than the other)"
-    often = f"is over it by more than {threshold_text(limit)} in {worst.steps_over} of {plural(worst.steps, 'step')}"
+    often = f"exceeds it by more than {threshold_text(limit)} in {worst.steps_over} of {plural(worst.steps, 'step')}"
     if not roles_known:
         first = f"The roles of the ranks are unknown, so a rank that computes longer may have more work: {where} computes {how}."
     elif stragglers:
         also = "" if len(stragglers) == 1 else f" They also wait for {plural(len(stragglers) - 1, 'more rank')}."
         first = (
-            f"The others wait for {where}: it computes {how} and {often}, while they spend {duration(worst.waits_ns or 0.0)} per step more"
+            f"The others wait for {where}: it computes {how} and {often}. They spend {duration(worst.waits_ns or 0.0)} more per step"
             f" in collectives.{also}"
         )
     elif worst.over and worst.confirmed is None:

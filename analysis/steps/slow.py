@@ -188,18 +188,18 @@ def _sentences(
         f" {'longer' if step.extra_ns >= 0 else 'shorter'} than the typical step ({duration(step.typical_ns)}{spread})."
     ]
     if longer := _largest(parts[1:]):
-        sentences.append(f"More in {'it' if len(numbers) == 1 else 'them'}: {_listed([_more(part, len(numbers)) for part in longer])}.")
+        sentences.append(f"The extra time is {_listed([_more(part, len(numbers)) for part in longer])}.")
     else:
-        sentences.append("No part of them is longer than in the typical steps.")
+        sentences.append("No part of a step is longer than in the typical steps.")
     if also := _largest(beside):
         sentences.append(f"At the same time: {_listed([_more(part, len(numbers)) for part in also])}.")
     if ran:
         first = ran[0]
         often = "" if len(numbers) == 1 else f" (longer in {first.beyond} of {len(numbers)})"
         if first.typical_high_ns:
-            sentences.append(f"Of all that ran, {first.name} took longest beyond the typical: {duration(first.extra_ns)} more{often}.")
+            sentences.append(f"Largest increase: {first.name}, +{duration(first.extra_ns)}{often}.")
         else:
-            sentences.append(f"Of all that ran, {first.name} ran in no typical step and took {duration(first.slow_ns)}{often}.")
+            sentences.append(f"Largest increase: {first.name}, {duration(first.slow_ns)} and in no typical step{often}.")
     else:
         sentences.append("No kernel, operator or range took longer than in the typical steps.")
     return tuple(sentences)

@@ -58,7 +58,7 @@ def parse(url: str) -> StoreUrl:
             f"{scheme}://...: no name or secret stands in the URL; give {scheme}://bucket/prefix, and credentials as its tools take them"
         )
     if not _BUCKET.fullmatch(bucket):
-        raise UsageError(f"{shortened(url)}: {shortened(bucket) or 'nothing'} is no name of a bucket; write {scheme}://bucket/prefix")
+        raise UsageError(f"{shortened(url)}: {shortened(bucket) or 'nothing'} is not a bucket name; write {scheme}://bucket/prefix")
     if prefix and (wrong := problem(prefix)):
         raise UsageError(f"{shortened(url)}: {wrong}; write {scheme}://bucket/prefix")
     return StoreUrl(scheme, bucket, prefix)

@@ -86,7 +86,7 @@ def read_stats(data: bytes, *, child: Path = CHILD, wall_seconds: float = _WALL_
     if end is None or answer[:1] not in (b"\0", b"\1"):
         raise StatsError(_HOSTILE)
     if answer[:1] == b"\0":
-        raise StatsError(f"is no dump of cProfile, or a damaged one ({answer[1:400].decode('utf-8', 'replace')})")
+        raise StatsError(f"is not a dump of cProfile, or a damaged one ({answer[1:400].decode('utf-8', 'replace')})")
     return _stats(answer[1:])
 
 

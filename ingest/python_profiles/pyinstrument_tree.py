@@ -53,14 +53,14 @@ def read_tree(data: bytes) -> Tree:
     except ValueError as error:
         raise TreeError(f"is no JSON, or breaks off ({str(error)[:200]})") from error
     if not isinstance(result, dict) or not {"root_frame", "frame_records"} & result.keys():
-        raise TreeError("is no result of Pyinstrument: it has neither root_frame nor frame_records")
+        raise TreeError("is not a result of Pyinstrument: it has neither root_frame nor frame_records")
     tree = Tree(start_s=_number(result.get("start_time"), _EPOCH_SECONDS), duration_s=_number(result.get("duration"), _SECONDS))
     if isinstance(root := result.get("root_frame"), dict):
         _add_frames(tree, root)
     elif isinstance(records := result.get("frame_records"), list):
         _add_samples(tree, records)
     elif root is not None or "frame_records" in result:
-        raise TreeError("is no result of Pyinstrument: its frames are of another kind")
+        raise TreeError("is not a result of Pyinstrument: its frames are of another kind")
     return tree
 
 

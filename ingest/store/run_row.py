@@ -30,7 +30,7 @@ def read_job(store: Store, path: Path, source: int) -> dict[str, Any]:
             job = json.loads(file.read(_LARGEST_JOB))
         problem = None if isinstance(job, dict) else "it is no JSON object"
     except (ValueError, RecursionError) as error:
-        problem = f"it is no valid JSON ({error})"
+        problem = f"it is not valid JSON ({error})"
     except OSError as error:
         problem = f"it cannot be read ({error.strerror or error})"
     if problem is not None:

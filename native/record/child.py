@@ -76,7 +76,7 @@ def find(command: str, path: str | None = None) -> str:
     except (OSError, ValueError) as error:
         reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
         raise CommandError(f"{command}: cannot be found ({reason}); check the path", 127) from None
-    raise CommandError(f"{command}: is no file that can be executed; chmod +x, or run it with its interpreter", 126)
+    raise CommandError(f"{command}: is not a file that can be executed; chmod +x, or run it with its interpreter", 126)
 
 
 def hold_signals() -> set[int]:

@@ -68,7 +68,7 @@ def seconds(text: str) -> str:
 def _range(text: str, number: str, read: Callable[[str], float], what: str) -> str:
     match = re.fullmatch(rf"({number}):({number})", text.strip(), re.ASCII)
     if not match or read(match[1]) >= read(match[2]):
-        raise UsageError(f"{text!r} is no range of {what}")
+        raise UsageError(f"{text!r} is not a range of {what}")
     return match[0]
 
 

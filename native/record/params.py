@@ -21,7 +21,7 @@ def pair(text: str) -> tuple[str, str]:
     """Return the key and the value of one --param. Raise UsageError."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
-        raise UsageError(f"{text!r} is no parameter; write it like learning_rate=0.1")
+        raise UsageError(f"{text!r} is not a parameter; write it like learning_rate=0.1")
     return _checked(key.strip(), value, repr(text))
 
 

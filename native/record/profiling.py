@@ -138,7 +138,7 @@ def profiling_for(
 
     file = file.absolute()
     if file.exists() and not file.is_file():  # a pipe can be read only once, so it cannot be copied for the job
-        raise UsageError(f"{file}: is no ordinary file; save the configuration to a file and give that")
+        raise UsageError(f"{file}: is not a regular file; save the configuration to a file and give that")
     with warnings.catch_warnings(record=True) as doubts:
         warnings.simplefilter("always", UserWarning)
         plan = read_profiler_config(file)

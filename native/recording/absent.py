@@ -75,7 +75,7 @@ def range_begin(name: str, value: SupportsIndex | None = None) -> Range:
 
 def range_end(handle: Range, /) -> None:
     if not isinstance(handle, Range):
-        raise ValueError(f"{handle!r} is no range that was begun")
+        raise ValueError(f"{handle!r} is not a range that was begun")
 
 
 range_drop = range_end

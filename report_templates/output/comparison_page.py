@@ -74,7 +74,7 @@ def render_comparison(
     the reader of the PDF should know.
     """
     if unknown := [word for word in formats if word not in PLACES]:
-        raise UsageError(f"{', '.join(unknown)} is no format of a comparison; choose from {','.join(PLACES)}")
+        raise UsageError(f"{', '.join(unknown)} is not a format of a comparison; choose from {','.join(PLACES)}")
     sheet = checked_paper(paper)
     targets = {kind: Path(out_dir) / place for kind, place in PLACES.items() if kind in formats}
     with OutputFolder(Path(out_dir), targets, printer) as output:

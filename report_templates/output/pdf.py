@@ -34,7 +34,7 @@ def checked_paper(paper: str) -> str:
     """Return WeasyPrint's name of the page size. Raise UsageError for an unknown one."""
     sheet = next((known for known in PAPERS if known.lower() == paper.lower()), None)
     if sheet is None:
-        raise UsageError(f"{paper} is no paper; choose from {', '.join(PAPERS)}")
+        raise UsageError(f"{paper} is not a paper size; choose from {', '.join(PAPERS)}")
     return sheet
 
 

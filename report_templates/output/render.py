@@ -30,7 +30,7 @@ PLACES: Final[dict[str, str]] = {
 def check_formats(formats: Sequence[str], paper: str) -> str:
     """Return WeasyPrint's name of the page size. Raise UsageError for unknown words."""
     if unknown := [word for word in formats if word not in PLACES]:
-        raise UsageError(f"{', '.join(unknown)} is no report format; choose from {', '.join(PLACES)}")
+        raise UsageError(f"{', '.join(unknown)} is not a report format; choose from {', '.join(PLACES)}")
     return checked_paper(paper)
 
 

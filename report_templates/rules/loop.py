@@ -101,7 +101,7 @@ def _distributions(context: RuleContext, groups: Sequence[StepGroup], limit_perc
         return []
     most = f" With this factor at most {percent(limit_percent)} of the steps can ever be outliers."
     more = (
-        f" {count(len(drawn))} of {count(len(with_outliers))} groups with outliers are drawn: those with most."
+        f" {count(len(drawn))} of {count(len(with_outliers))} groups with outliers are drawn, those with the most."
         if len(drawn) < len(with_outliers)
         else ""
     )
@@ -140,7 +140,7 @@ def _robust(context: RuleContext) -> str:
     times = f"{factor:g}" if factor is not None else "the factor"
     return (
         f"Robust outliers are longer than the median + {times} × 1.4826 × the median absolute deviation, a limit that slow steps "
-        f"hardly raise. They are told for comparison: the rule judges by the mean + {times} × the standard deviation."
+        f"hardly raise. They are for comparison: the rule compares with the mean + {times} × the standard deviation."
     )
 
 
@@ -151,9 +151,7 @@ def _process(row: StepGroup | SlowStep) -> str:
 def _longer(step: SlowStep) -> str:
     """List the activity with the largest extra time against a typical step."""
     active = sorted((entry for entry in step.active if entry.extra_ns > 0), key=lambda entry: -entry.extra_ns)
-    return (
-        ", ".join(f"{clip(entry.name or UNKNOWN, 36)} +{duration(entry.extra_ns)}" for entry in active[:3]) or "nothing that was recorded"
-    )
+    return ", ".join(f"{clip(entry.name or UNKNOWN, 36)} +{duration(entry.extra_ns)}" for entry in active[:3]) or "no recorded cause"
 
 
 def host_preprocessing(context: RuleContext, details: HostPreprocessingDetails) -> Blocks:

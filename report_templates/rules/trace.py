@@ -232,7 +232,7 @@ def short_kernels(context: RuleContext, details: rule_details.ShortKernelsDetail
         ),
         _kernels(
             context,
-            "Short kernels with most gaps",
+            "Short kernels with the longest gaps",
             details.kernels,
             Col("Runs", lambda kernel: kernel.count, count),
             Col("Mean", lambda kernel: kernel.mean_ns, duration),

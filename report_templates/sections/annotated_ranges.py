@@ -47,7 +47,7 @@ def annotated_ranges(report: Report) -> Section:
     blocks: list[Block | Only] = [_figure(first)]
     further = [group for group in ranges.groups if group not in first and worth_drawing(group.quantiles)]
     if further:
-        rest = f", those with most time of {count(len(further))}" if len(further) > _FURTHER else ""
+        rest = f", those with the most time of {count(len(further))}" if len(further) > _FURTHER else ""
         summary = f"Durations of {plural(min(len(further), _FURTHER), 'further name')}{rest}"
         figures = [
             _figure(further[at : min(at + _FIGURES, _FURTHER)], f"annotations-further-{number}")
@@ -94,7 +94,7 @@ def _over_time(report: Report) -> list[Figure]:
         }
         left_out = sum(series.name in panels_of for series in report.counters) - sum(map(len, panels_of.values()))
         more = say(" Drawn are at most {} processes of each; the table lists all.", count(_NAMED)) if left_out else ""
-        fewer = say(" Of {} counters those with most values are drawn.", count(len(values))) if len(values) > len(names) else ""
+        fewer = say(" Of {} counters those with the most values are drawn.", count(len(values))) if len(values) > len(names) else ""
         figures.append(
             Figure(
                 "annotations-counters-over-time" + (f"-{number // _PANELS + 1}" if number else ""),

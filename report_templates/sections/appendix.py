@@ -1,4 +1,4 @@
-"""Section "Appendix": definitions of terms, and the files, options, and versions behind the report."""
+"""Section of the files, options, and versions behind the report, and of definitions of terms."""
 
 from __future__ import annotations
 
@@ -58,7 +58,8 @@ def appendix(report: Report) -> Section:
         moment(report.generator.generated_at_ns),
         plural(len(report.run.sources), "input file"),
     )
-    options = [(str(key), _plain(setting)) for key, setting in report.options.items()]
+    # The chapter of rules lists those that were selected.
+    options = [(str(key), _plain(setting)) for key, setting in report.options.items() if key != "rules" or not report.rules]
     options += [("masked", note.message.partition(": ")[2]) for note in report.data_quality if note.code == "values_masked"]
     versions = list({report.generator.name: report.generator.version, **report.generator.versions}.items())
     lines = [
@@ -82,7 +83,7 @@ def appendix(report: Report) -> Section:
         pairs_table("appendix-options", "Options in effect", options, ("Option", "Value"), limit=200, pdf_rows=0),
         pairs_table("appendix-versions", "Versions", versions, ("Library", "Version"), pdf_rows=0),
     ]
-    return Section("appendix", "Appendix", lead, blocks)
+    return Section("appendix", "Files, options, and definitions", lead, blocks)
 
 
 def _plain(setting: object) -> str:

@@ -20,15 +20,15 @@ def data_quality(report: Report) -> Section:
     unknown = len(report.run.sources) - len(read)
     events = sum(source.events for source in read)
     notes = sorted(report.data_quality, key=lambda note: _SEVERITY.get(note.severity, ("", 3))[1])
-    repaired = say("the readers note {}", plural(len(notes), "point", "points")) if notes else say("nothing had to be repaired or dropped")
+    repaired = say("{}", plural(len(notes), "note")) if notes else say("nothing was repaired or dropped")
     also = say("; {} of no known format {} left aside", plural(unknown, "file"), "was" if unknown == 1 else "were") if unknown else ""
-    lead = say("{} gave {}; {}{}.", plural(len(read), "file"), plural(events, "record"), repaired, also)
+    lead = say("{}, {}; {}{}.", plural(len(read), "file"), plural(events, "record"), repaired, also)
     if not report.run.sources and not notes:
         return Section("data-quality", "Data quality", say("No input file is recorded in this run, so nothing can be said about it."))
     tables = [
         table(
             "data-quality-notes",
-            "What the readers repaired, dropped or guessed",
+            "Repairs, omissions, and guesses",
             notes,
             Col("Severity", lambda note: Cell(*_SEVERITY.get(note.severity, (note.severity, 3)))),
             Col("What", lambda note: word(_what(note), full=_what(note, full=True), limit=400)),

@@ -58,7 +58,7 @@ def _table(every: Sequence[GpuMemory]) -> Table | None:
         Col("Last", lambda gpu: amount(gpu.last, gpu.unit), kind="number"),
         Col("Lowest", lambda gpu: amount(gpu.min, gpu.unit), kind="number", html_only=True),
         Col("Samples", lambda gpu: gpu.samples, count, html_only=True),
-        note="Of all that ran on the GPU; what PyTorch holds in reserve counts as in use.",
+        note="Of all processes on the GPU; memory that PyTorch reserves counts as in use.",
     )
 
 

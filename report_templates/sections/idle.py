@@ -32,7 +32,7 @@ def idle(report: Report) -> Section:
     }
     first = max(causes, key=lambda cause: causes[cause])
     lead = say(
-        "{} of the {} of stream gaps was {}, in {} on {}. Streams overlap, so the sum is not the idle time of the GPUs.",
+        "{} of the {} of stream gaps is {} ({} on {}). Streams overlap, so this is not GPU idle time.",
         percent(100.0 * causes[first] / total if total else None),
         duration(total),
         first,
@@ -117,11 +117,11 @@ def _note(rows: Sequence[Idle]) -> str | None:
     texts = []
     if 10 * waiting > total:
         texts.append(
-            f"For {percent(100 * waiting / total)} the work was launched and waited, for other streams or for work that the trace does not"
-            " contain: the host is not the cause."
+            f"In {percent(100 * waiting / total)} of the gap time, launched work waited for other streams or for work that the trace does"
+            " not contain; the host is not the cause."
         )
     if 10 * unknown > total:
-        texts.append(f"For {percent(100 * unknown / total)} the launch call is not in the trace, so that the cause is unknown.")
+        texts.append(f"For {percent(100 * unknown / total)} of the gap time, the launch call is not in the trace, so the cause is unknown.")
     return " ".join(texts) or None
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from markupsafe import Markup
+
 from ...analysis.report.model import Report
 from ...analysis.report.python_profile import PythonProfile
 from ...analysis.report.run import Device, Node, Process
-from ..blocks import Section, Texts, coded, line_of, say
+from ..blocks import Only, Section, Texts, coded, line_of, say
 from ..blocks.tables import Cell, Col, Table, pairs_table, table
 from ..text.formats import UNKNOWN, count, digits, duration, moment, plural, size
 from .python_profile import PROFILERS, TIMERS
@@ -54,11 +56,11 @@ def information(report: Report) -> Section:
     ]
     blocks = [
         Texts("facts", facts),
-        *([Texts("statements", [coded(fact) for fact in report.program.evidence])] if report.program and report.program.evidence else []),
+        *_evidence(report),
         _nodes(report),
         table(
             "information-devices",
-            "GPUs in use" if len(used) == len(report.devices) else f"GPUs in use ({len(report.devices) - len(used)} more in the machines)",
+            "GPUs in use" if len(used) == len(report.devices) else f"GPUs in use ({len(report.devices) - len(used)} more in the nodes)",
             used,
             Col("Node", lambda d: d.node, kind="name"),
             Col("GPU", lambda d: d.index, str),
@@ -87,6 +89,15 @@ def information(report: Report) -> Section:
         pairs_table("information-metadata", "Metadata of the traces", metadata.items(), ("Name", "Value"), limit=300, pdf_rows=0),
     ]
     return Section("information", "Information", lead, blocks)
+
+
+def _evidence(report: Report) -> tuple[Only, ...]:
+    """List the evidence for the kind of the program, as one paragraph in the PDF."""
+    facts = [coded(fact) for fact in report.program.evidence] if report.program else []
+    if not facts:
+        return ()
+    paragraph = say("Evidence for the program: {}", Markup(" ").join(facts))
+    return Only("html", Texts("statements", facts)), Only("pdf", Texts("more", paragraph))
 
 
 def _program(report: Report) -> str:

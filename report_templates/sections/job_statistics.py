@@ -20,7 +20,7 @@ def job_statistics(report: Report) -> Section:
         )
     if job.loop_ns is not None:
         lead = say(
-            "The {} {} {}; {} of it was the training loop, {} came before and {} after it.{}",
+            "The {} {} {}: {} in the training loop, {} before it, and {} after it.{}",
             what,
             took,
             duration(job.duration_ns),
@@ -46,14 +46,17 @@ def job_statistics(report: Report) -> Section:
         ("Recorded time" if job.captured_only else "Job duration", duration(job.duration_ns)),
         ("Training loop start", moment(job.loop_started_at_ns, relative=relative)),
         ("Training loop end", moment(job.loop_ended_at_ns, relative=relative)),
-        ("Training loop duration", duration(job.loop_ns)),
-        (f"Initialization time{within}", duration(job.initialization_ns)),
-        (f"Finalization time{within}", duration(job.finalization_ns)),
     )
+    if not known:
+        times += (
+            ("Training loop duration", duration(job.loop_ns)),
+            (f"Initialization time{within}", duration(job.initialization_ns)),
+            (f"Finalization time{within}", duration(job.finalization_ns)),
+        )
     blocks = [
         ring(
             "job-statistics-parts",
-            say("Before, during and after the training loop. A long first part is time without training."),
+            say("Before, during and after the training loop."),
             "Parts of the job",
             known,
             ("Part", "Time", f"Of the {what}"),

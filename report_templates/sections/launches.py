@@ -39,15 +39,13 @@ def launches(report: Report) -> Section:
     summary = report.launches
     latency = summary.latency
     if latency is not None:
-        waited = f" the {count(latency.count)} kernels that began after the call returned" if summary.negative else " them"
         lead = say(
-            "{} started device work; half of{} began within {} of the return of the call, 95% within {}, the last after {}.{}",
-            plural(summary.pairs, "launch", "launches"),
-            waited,
+            "Launch latency: median {}, p95 {}, longest {} ({}{}).",
             duration(latency.p50),
             duration(latency.p95),
             duration(latency.max),
-            f" {count(summary.negative)} more began before the call returned." if summary.negative else "",
+            plural(summary.pairs, "launch", "launches"),
+            f"; {count(summary.negative)} kernels started before the call returned" if summary.negative else "",
         )
     else:
         lead = say("{}", summary.absent or "No launch call of this run is linked to device work.")
@@ -66,7 +64,7 @@ def launches(report: Report) -> Section:
         drawn = histogram([bins_of("", summary.histogram, latency.p50)], "host", "launch-run pairs")
         finding = f"median {duration(latency.p50)}, p95 {duration(latency.p95)}, longest {duration(latency.max)}"
         queued = " Long latency means a full queue (GPU-bound), not a slow host." if latency.p50 > _LONG else ""
-        caption = say("From the return of the launch call to the start of the kernel: {}.{}", finding, queued)
+        caption = say("From the return of the launch call to the start of the kernel.{}", queued)
         figure = Figure("launches-latency", drawn, f"Launch latency: {finding}", caption)
     start = report.run.started_at_ns or 0
     blocks = [
@@ -133,8 +131,7 @@ def launch_queue(report: Report) -> Section:
             Col("Busy and nothing waiting", lambda stream: stream.empty_ns, duration),
             Col("Of busy", lambda stream: percent_of(stream.empty_ns, stream.busy_ns), percent),
             pdf_rows=6,
-            note="Depth: runs whose launch call has ended and that have not begun; times are of runs whose launch is known. With an empty"
-            " queue a GPU idles once the host is late." + rest,
+            note="Depth: launched kernels that have not started. Times cover kernels whose launch is known." + rest,
         ),
     ]
     return Section("launch-queue", "Launch queue", lead, blocks)

@@ -216,7 +216,7 @@ def _phases(question: str, heading: str, groups: Sequence[ProfileGroup], of: _Of
     ]
     rows = [[(group, row) for row in group.rows[:_PHASE_ROWS]] for group in groups]
     id = f"python-profile-{question.replace(' ', '-')}{of.end}"
-    caption = f"By {heading[0].lower()}{heading[1:]}, functions with most own time{of.words}"
+    caption = f"By {heading[0].lower()}{heading[1:]}, functions with the most self time{of.words}"
     row_count = min(3 if of.several else _PHASE_ROWS, max(1, PDF_ROWS // max(1, len(rows))))
     rest = _ALL_OF_THEM if any(len(group.rows) > row_count for group in groups) else None
     return [
@@ -255,7 +255,7 @@ def _described(flame: FlameGraph) -> str:
     parts = [f"Call tree of {_where(flame)}, {_seconds(flame.total_s)}, {size}"]
     parts += [f"At the top: {'; '.join(roots[:4])}"] if roots else []
     if most is not None:
-        parts.append(f"The frame with most own time: {clip(most.short, 60)} {percent(percent_of(most.own_s, flame.total_s))}")
+        parts.append(f"The frame with the most self time: {clip(most.short, 60)} {percent(percent_of(most.own_s, flame.total_s))}")
     return ". ".join(parts)
 
 

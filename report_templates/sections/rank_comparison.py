@@ -42,7 +42,7 @@ def _chain(links: Sequence[WaitLink]) -> str:
     """Write who waits longest for whom, in which group and how long."""
     clauses = [
         f"{'rank' if len(link.ranks) == 1 else 'ranks'} {numbered(link.ranks)}{'' if number else _waits(link)} for rank {link.late_rank}"
-        f"{f' in {clip(link.group, 30)}' if link.group else ''} ({duration(link.waiting_ns)})"
+        f"{f' in group {clip(link.group, 30)}' if link.group else ''} ({duration(link.waiting_ns)})"
         for number, link in enumerate(links[:_LINKS])
     ]
     return f"{capitalized(', '.join(clauses))}." if clauses else ""
@@ -96,7 +96,9 @@ def _ranks(comparison: RankComparison, selected: Sequence[RankRow], roles: Mappi
         selected = sorted(selected, key=lambda row: (not row.straggler, -row.excess_percent))
     threshold = threshold_text(comparison.threshold_percent)
     note = f"Means per step over {_timed(comparison)}; over: computes more than {threshold} longer than the"
-    note += " median of the ranks with its role in the step; waiting: communication beyond that of the rank with least of it in the step"
+    note += (
+        " median of the ranks with its role in the step; waiting: communication beyond that of the rank with the least of it in the step"
+    )
     several = comparison.groups > 1
     note += (
         ", in each process group of its own."

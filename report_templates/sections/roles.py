@@ -36,7 +36,7 @@ def role_sentence(roles: Sequence[Role]) -> str | None:
         shape = f" of {len(stages)} pipeline stages" if len(stages) > 1 else ""
         return f"The roles{shape} come from the process groups."
     if sources == {"same"}:
-        return "All ranks are peers: none sends to a single rank, as the stages of a pipeline do."
+        return "All ranks are peers; there are no pipeline stages."
     if sources == {"work"}:
         return "The process groups do not give roles: ranks with the same kernels that communicate with each other are peers."
     if "work" in sources:

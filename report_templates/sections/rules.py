@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
+from textwrap import shorten
 from typing import Any, Final
 
 from markupsafe import Markup
@@ -76,7 +77,7 @@ _SEE: Final = {
 _SCAN: Final = "scan_interval_us"
 _ROUNDED: Final = 1e6
 _REASON: Final = 110  # letters of a reason in the PDF
-_FINDING: Final = 150  # letters of a finding in the table of all rules of the PDF
+_FINDING: Final = 90  # letters of a finding in the table of all rules of the PDF: one line
 
 
 def findings(report: Report) -> Section:
@@ -101,9 +102,7 @@ def rules(report: Report) -> Section:
     section = Section("rules", "All rules", say("{}.", counted(verdicts)))
     summary = next((rule for rule in report.rules if rule.category == "report"), None)
     finding = (summary.finding or summary.reason) if summary else None
-    section.facts["summary"] = (
-        say("{}, which runs the documented rules: {}", summary.rule, glued(clip(finding, 300))) if summary and finding else None
-    )
+    section.facts["summary"] = say("{}: {}", summary.rule, glued(clip(finding, 300))) if summary and finding else None
     section.facts["changed"] = _changed(report)
     absent = [one for one in verdicts if not one.evaluated]
     section.add(
@@ -148,7 +147,7 @@ def _overview(verdicts: Sequence[Judged]) -> Table | None:
         Col("Rule", lambda row: row.name, kind="name"),
         Col("Verdict", lambda row: row.cell),
         Col("Finding", lambda row: plain(row.rule.finding or row.rule.reason), limit=600, html_only=True),
-        Col("Finding", lambda row: plain(sentences(row.rule.finding or row.rule.reason or "", _FINDING)), limit=_FINDING, pdf_only=True),
+        Col("Finding", lambda row: shorten(plain(row.rule.finding or row.rule.reason) or "", _FINDING, placeholder=" …"), pdf_only=True),
         Col("Description", lambda row: plain(row.rule.checks), limit=300, html_only=True),
         Col(
             "Recommendation",
@@ -191,7 +190,7 @@ def _absent_by_reason(verdicts: Sequence[Judged]) -> Texts | None:
     groups: dict[tuple[str, str], list[str]] = defaultdict(list)
     for verdict in verdicts:
         groups[verdict.sign.text, plain(clip(_why(verdict.rule), _REASON)) or ""].append(clip(verdict.rule.rule, 60))
-    lines = [say("{}: {}: {}.", sign, ", ".join(names), why.removesuffix(".")) for (sign, why), names in groups.items()]
+    lines = [say("{}: {} ({}).", sign, ", ".join(names), why.removesuffix(".")) for (sign, why), names in groups.items()]
     return Texts("absent_rules", lines) if lines else None
 
 

@@ -75,7 +75,7 @@ def categories(report: Report) -> Section:
     figure = shares_ring(
         "categories-time",
         say(
-            "{} Element-wise work and reductions are bound by memory, GEMM and attention by arithmetic.",
+            "{} Elementwise work and reductions are usually memory-bound, GEMM and attention compute-bound.",
             sources(report.category_sources, "Classified", "operator", "no category"),
         ),
         "Kernel time by category",
@@ -130,10 +130,10 @@ def _precision_lead(every: Sequence[Share], matrix: Sequence[Share]) -> str:
     part = 100.0 * sum(share.total_ns for share in matrix) / max(1, sum(share.total_ns for share in every))
     of_kernels = _largest(every, "kernel time")
     if part >= _ENOUGH:
-        of_matrix = _largest(matrix, "time of matrix work (GEMM, attention, convolution)")
+        of_matrix = _largest(matrix, "matrix time (GEMM, attention, convolution)")
         return f"{capitalized(of_matrix)}; {of_kernels}."
-    little = f"takes only {percent(part)} of it" if part else "was not recorded"
-    return f"{capitalized(of_kernels)}; matrix work (GEMM, attention, convolution), {little}."
+    little = f"takes only {percent(part)} of kernel time" if part else "was not recorded"
+    return f"{capitalized(of_kernels)}; matrix work (GEMM, attention, convolution) {little}."
 
 
 def _largest(shares: Sequence[Share], what: str) -> str:

@@ -201,10 +201,8 @@ def _durations(groups: Sequence[StepGroup], counted: str, every: _Listed) -> str
             return f"{counted}{gpu}: median {duration(q.p50)}, fastest {duration(q.min)}, {slowest}."
         return f"{counted}{gpu}: median {duration(q.p50)}, 95th percentile {duration(q.p95)}, {slowest}."
     low, high = duration(fast.quantiles.p50), duration(q.p50)
-    medians = (
-        f"the median is {low} on every one" if low == high else f"the median lies between {low} ({label(fast)}) and {high} ({label(slow)})"
-    )
-    return f"{counted}{gpu}: {medians}; the slowest single step{without} took {duration(longest)} ({label(worst)})."
+    medians = f"the median is {low} for each" if low == high else f"medians from {low} ({label(fast)}) to {high} ({label(slow)})"
+    return f"{counted}{gpu}: {medians}; the slowest step{without} took {duration(longest)} ({label(worst)})."
 
 
 def _longest(group: StepGroup, every: _Listed) -> tuple[float, str]:
@@ -248,7 +246,7 @@ def _distribution(groups: Sequence[StepGroup], every: _Listed) -> Figure | None:
         histogram(bins, "computation", "steps"),
         f"Distribution of step durations. {_lead(groups, every)}",
         say(
-            "Step durations ({}). A long tail to the right means some steps waited.{}{}",
+            "Step durations ({}). A long right tail means some steps stalled.{}{}",
             kind,
             missing,
             of_all(len(drawn), len(groups), "group", "median duration"),
@@ -287,7 +285,7 @@ def _over_index(series: _Listed, groups: Sequence[StepGroup]) -> Figure | None:
     edge = say(" {} above {} at the upper edge.", plural(beyond, "step"), duration(limit)) if beyond else ""
     only = f" Only the {what} steps are drawn." if len(main) < len(groups) else ""
     who = f" Of {label(named[0])}." if len(drawable) == 1 else ""
-    gray = " Named: the slowest, the median and the fastest by median duration; gray: the others." if len(drawn) > len(named) else ""
+    gray = " Highlighted: the slowest, the median and the fastest by median duration." if len(drawn) > len(named) else ""
     return Figure(
         "steps-over-index",
         lines(

@@ -31,7 +31,7 @@ class Look:
 
     def __post_init__(self) -> None:
         if self.theme not in THEMES:
-            raise UsageError(f"{self.theme!r} is no theme; choose from {', '.join(THEMES)}")
+            raise UsageError(f"{self.theme!r} is not a theme; choose from {', '.join(THEMES)}")
         if self.title is not None:
             checked_title(self.title)
         left_out(self.sections)

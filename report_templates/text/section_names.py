@@ -43,7 +43,9 @@ def checked(words: Iterable[str]) -> tuple[str, ...]:
         if name not in (*NAMES, *GROUPS, *ALWAYS):
             near = difflib.get_close_matches(name, (*NAMES, *GROUPS), n=3)
             meant = f" (did you mean {' or '.join(near)}?)" if near else ""
-            raise UsageError(f"{word.removeprefix('-')!r} is no section{meant}; accepted: {', '.join(NAMES)}; groups: {', '.join(GROUPS)}")
+            raise UsageError(
+                f"{word.removeprefix('-')!r} is not a section{meant}; accepted: {', '.join(NAMES)}; groups: {', '.join(GROUPS)}"
+            )
         names.append(minus + name)
     if not names:
         raise UsageError("nothing is named; write it like --sections steps,kernels,rules or --sections -kernels")

@@ -49,8 +49,10 @@ def timeline(data: Timeline) -> Section:
     lead = say("{} over {}.{}", what, duration(data.span_ns), extent)
     section = Section("timeline", "Timeline", lead, facts={"data": data})
     order = {key: place for place, key in enumerate(_HEADING)}
+    shades = " Paler: partly covered. Bottom edge: communication during other work."
     for view in sorted(data.views, key=lambda one: order.get(one.key, len(order))):
-        strips = _strips(data, view)
+        strips = _strips(data, view, shades)
+        shades = "" if strips else shades
         # The whole run and two steps are enough on paper.
         section.add(Only("html", strips) if strips and view.key == "devices" else strips)
     named = [words for key, words in _STRIPS.items() if key in section.figures]
@@ -58,7 +60,8 @@ def timeline(data: Timeline) -> Section:
     return section
 
 
-def _strips(timeline: Timeline, view: View) -> Figure | None:
+def _strips(timeline: Timeline, view: View, shades: str) -> Figure | None:
+    """Draw the strips of a view. ``shades``: what its shades mean, or ""."""
     complete = view.key == "whole" or view.track is None
     rows, total = _of_run(timeline, view) if complete else _of_step(timeline, view)
     if not rows:
@@ -71,10 +74,11 @@ def _strips(timeline: Timeline, view: View) -> Figure | None:
     if any(row.gaps for row in rows):
         more = say(" Hatched: nothing was recorded then, which is not idle.") + more
     caption = say(
-        "{}: {}. Pale: only part of that moment is covered; communication beside other work is at the lower edge. {}{}",
+        "{}: {}. {}{}{}",
         heading,
         label,
         f"Time counts from {_ORIGIN.get(view.key, 'where the strip begins')}.",
+        shades,
         more,
     )
     drawn = gantt(rows, view.start_ns, view.end_ns, origin=view.start_ns)

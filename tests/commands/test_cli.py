@@ -95,7 +95,7 @@ def test_quiet_says_nothing(small_store: Path, call: Callable[..., Result], tmp_
     ("arguments", "code", "message"),
     [
         (("report", "absent.json"), 4, "absent.json"),
-        (("report", "--format", "html,docx", "absent.json"), 2, "docx is no report format"),
+        (("report", "--format", "html,docx", "absent.json"), 2, "docx is not a report format"),
         (("report", "--generated-at", "yesterday", "STORE"), 2, "write it like 2026-11-21T06:40:00"),
         (("report", "--config", "absent.toml", "STORE"), 2, "absent.toml"),
         (("report",), 2, "SOURCE"),

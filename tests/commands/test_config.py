@@ -85,14 +85,14 @@ def test_tables_of_rules_are_words_and_parameters(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[rules.HostBond]\nidle_threshold = 3\n", r"\[rules.HostBond\]: 'HostBond' is no rule \(did you mean HostBound\?\)"),
+        ("[rules.HostBond]\nidle_threshold = 3\n", r"\[rules.HostBond\]: 'HostBond' is not a rule \(did you mean HostBound\?\)"),
         (
             "[rules.HostBound]\nidle = 3\n",
-            r"\[rules.HostBound\]: 'idle' is no parameter of HostBound.*idle_threshold, host_share",
+            r"\[rules.HostBound\]: 'idle' is not a parameter of HostBound.*idle_threshold, host_share",
         ),
         ("[rules.HostBound]\nidle_threshold = 101\n", r"\[rules.HostBound\]: HostBound_idle_threshold=101.*0 to 100"),
         ("[rules.HostBound]\nenabled = 0\n", r"\[rules.HostBound\] enabled = 0: accepted: true, false"),
-        ("[rules]\nHostBound = 30\n", r"rules.HostBound = 30 is no table"),
+        ("[rules]\nHostBound = 30\n", r"rules.HostBound = 30 is not a table"),
         (
             "[rules.HostBound]\nenabled = false\nidle_threshold = 3\n",
             r"\[rules.HostBound\]: HostBound is turned off by enabled = false; leave its values out",
@@ -104,7 +104,7 @@ def test_tables_of_rules_are_words_and_parameters(tmp_path: Path) -> None:
         ("[rules.ProfilerReport]\npatience = 3\n", r"\[rules.ProfilerReport\]: its parameters are those of the rules it runs"),
         ("[rules.LoadBalancing]\nthreshold = 50\n", r"a distance, which is never above 1 \(accepted: 0 to 1"),
         ("[rules.BatchSize]\nwindow = 2.5\n", r"window must be a whole number"),
-        ("[rules]\nonly = []\n", r"\[rules\] only = \[\] is no list of rules"),
+        ("[rules]\nonly = []\n", r"\[rules\] only = \[\] is not a list of rules"),
     ],
 )
 def test_mistakes_in_tables_of_rules_name_file_key_and_accepted_names(tmp_path: Path, text: str, message: str) -> None:

@@ -75,7 +75,7 @@ def test_file_environment_and_command_line_in_their_order(run_folder: Path, tmp_
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--sections", "kernel,steps"), "'kernel' is no section (did you mean kernels"),
+        (("--sections", "kernel,steps"), "'kernel' is not a section (did you mean kernels"),
         (("--sections", ","), "nothing is named"),
         (("--theme", "blue"), "'blue' is not one of 'auto', 'light', 'dark'"),
         (("--title", "x" * 81), "81 characters"),

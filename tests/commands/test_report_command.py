@@ -119,7 +119,7 @@ def test_the_result_is_printed_on_standard_output_and_notes_are_not(stub: Stub, 
     ("error", "code", "text"),
     [
         (InputError("run: not there"), 4, "postrun: run: not there"),
-        (UsageError("A7 is no paper"), 2, "postrun: A7 is no paper"),
+        (UsageError("A7 is not a paper size"), 2, "postrun: A7 is not a paper size"),
         (RenderError("no PDF: no fonts"), 1, "postrun: no PDF: no fonts"),
         (OSError(28, "No space left on device", "out"), 1, "postrun: out: No space left on device; choose another place with -o, or free"),
         (duckdb.OutOfMemoryException("more"), 1, "postrun: the database needs more memory (more); give it more with --memory-limit"),

@@ -106,7 +106,7 @@ def test_what_cannot_be_meant_is_refused_before_anything_is_read(run: Path, tmp_
         (["-f", "perfetto", "-o", str(tmp_path)], "is a folder"),
         (["-f", "csv", "-o", str(tmp_path)], "holds something else (notes.txt)"),
         (["-f", "csv", "-o", str(tmp_path / "notes.txt")], "is a file"),
-        (["-f", "chrome", "-o", "/dev/null"], "is no file that could be replaced"),
+        (["-f", "chrome", "-o", "/dev/null"], "is not a file that could be replaced"),
         (["-f", "chrome", "-o", str(tmp_path / "notes.txt" / "run.json")], "notes.txt is a file"),
         (["-f", "chrome", "-o", str(run)], "is the run itself"),
         (["-f", "chrome", "-o", "s3://bucket/run.json"], "of this machine"),

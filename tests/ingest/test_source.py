@@ -424,7 +424,8 @@ def test_notes_on_job_information_say_why_and_what_to_do(tmp_path: Path) -> None
     put(tmp_path / "job.json", b"not json")
     assert ingest([tmp_path]).frame(note).row(0) == (
         "job.json", "warning",
-        "The job information was left out: it is no valid JSON (Expecting value: line 1 column 1 (char 0)). Correct the file or remove it.",
+        "The job information was left out: it is not valid JSON (Expecting value: line 1 column 1 (char 0))."
+        " Correct the file or remove it.",
         1,
     )  # fmt: skip
     put(tmp_path / "job.json", b'{"nmae": "x", "name": "y", "batch": 3}')

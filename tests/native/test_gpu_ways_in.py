@@ -365,10 +365,10 @@ assert not capture.recording()
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--steps", "5:5"], "'5:5' is no range of steps; write A:B"),
-        (["--steps", "-1:5"], "'-1:5' is no range of steps"),
-        (["--seconds", "2"], "'2' is no range of time; write A:B in seconds"),
-        (["--seconds", "1e3:2e3"], "'1e3:2e3' is no range of time"),
+        (["--steps", "5:5"], "'5:5' is not a range of steps; write A:B"),
+        (["--steps", "-1:5"], "'-1:5' is not a range of steps"),
+        (["--seconds", "2"], "'2' is not a range of time; write A:B in seconds"),
+        (["--seconds", "1e3:2e3"], "'1e3:2e3' is not a range of time"),
         (["--window-signal", "TERM"], "'TERM' opens no window; choose USR1 or USR2"),
         (["--steps", "1:2", "--seconds", "1:2"], "--steps and --seconds exclude each other"),
         (["--window-signal", "USR1", "--no-gpu"], "--window-signal and --no-gpu exclude each other"),

@@ -137,9 +137,9 @@ def test_make_report_takes_an_open_store_and_a_context_that_yields_one(run: Path
 
 
 def test_wrong_options_are_refused_before_anything_is_read(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="docx is no report format"):
+    with pytest.raises(UsageError, match="docx is not a report format"):
         make_report(tmp_path / "not there", OutputOptions(tmp_path / "out", ("docx",)))
-    with pytest.raises(UsageError, match="A7 is no paper"):
+    with pytest.raises(UsageError, match="A7 is not a paper size"):
         make_report(tmp_path / "not there", OutputOptions(tmp_path / "out", paper="A7"))
     with pytest.raises(InputError, match="not there"):
         make_report(tmp_path / "not there", tmp_path / "out")
@@ -159,7 +159,7 @@ def test_a_report_without_its_pdf_is_in_the_error(run: Path, tmp_path: Path) -> 
 
 
 def test_wrong_rules_are_said_before_anything_is_read(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="'Nothing' is no rule"):
+    with pytest.raises(UsageError, match="'Nothing' is not a rule"):
         postrun.analyze(tmp_path / "not there", ["Nothing"])
     with pytest.raises(InputError, match="not there"):
         postrun.analyze(tmp_path / "not there")

@@ -50,7 +50,7 @@ def test_the_only_step_begins_when_the_work_before_it_ends(shared_data: Path) ->
 def test_steps_of_two_ranks_and_events(shared_data: Path) -> None:
     report, page = reported(shared_data, "sampled_2_ranks/sampled_rank-0.json.gz", "sampled_2_ranks/sampled_rank-1.json.gz")
     assert plain(telling(report.steps.parts).sentence).startswith("the average step takes 615 ms to 619 ms of wall time on 2 ranks; rank ")
-    assert plain(data_quality(report).lead).startswith("2 files gave 9,485 records;")
+    assert plain(data_quality(report).lead).startswith("2 files, 9,485 records;")
     assert page.startswith("9,489 events, the steps among them, over ")
     assert len(report.steps.steps) == 9489 - 9485
 

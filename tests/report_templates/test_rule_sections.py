@@ -206,7 +206,7 @@ def test_without_an_issue(rich: Report, passed: int, absent: int, sentence: str)
 def test_rules_without_a_verdict_are_a_line_in_the_pdf(rich: Report) -> None:
     text = html_of(rich, "pdf")
     assert text[: text.index('id="contents"')].count("<tr>") < 40
-    assert "! Error: PageableCopies: KeyError: 'kind'." in words(text)
+    assert "! Error: PageableCopies (KeyError: 'kind')." in words(text)
 
 
 def test_a_report_of_no_rules_says_so(small_reports: dict[str, Report]) -> None:

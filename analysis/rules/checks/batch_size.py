@@ -131,7 +131,7 @@ class BatchSize(SampleRule):
         if not devices:
             return gpus.NO_GPU, gpus.record(run, gpus.NO_GPU)
         if not most:
-            return "no machine has samples of its GPUs, of their memory and of its CPU", gpus.RECORD
+            return "no node has samples of its GPUs, of their memory and of its CPU", gpus.RECORD
         if most > max(parameters["patience"], samples_of(parameters["window"])):
             return "no evaluation window has enough samples of a GPU, of its memory and of the CPU", gpus.RECORD
         derived = bool(row and row.derived)
@@ -188,8 +188,8 @@ def _fine(_: Sequence[BatchSizeGpu], judged: Sequence[BatchSizeGpu], parameters:
     lowest = min(judged, key=lambda row: required(row.gpu_p95))
     windows = plural(sum(row.windows for row in judged), "window")
     return (
-        f"In none of {windows} of {plural(len(judged), 'GPU')} were CPU, GPU and GPU memory all below their {_limits(parameters)} of p95:"
-        f" on {gpus.gpu(lowest)}, the least used one at the end, {_figures(lowest, lowest)}"
+        f"CPU, GPU and GPU memory were never all below their {_limits(parameters)} of p95 ({windows} of"
+        f" {plural(len(judged), 'GPU')}): at the end, {_figures(lowest, lowest)} on {gpus.gpu(lowest)}, the least used"
     )
 
 

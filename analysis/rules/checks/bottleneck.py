@@ -1,4 +1,4 @@
-"""Shares of snapshots in which a GPU was low while a core of its machine was at its limit, or waited for I/O.
+"""Shares of snapshots in which a GPU was low while a core of its node was at its limit, or waited for I/O.
 
 In a run that proves to have no GPU the processors compute: the mean of a node's cores replaces its lowest GPU.
 """
@@ -129,11 +129,11 @@ class Bottleneck(SampleRule):
             windows_triggered=int(windows["exceeded"].sum()),
             details=details,
             finding=self._finding(issues, judged, parameters, alone)
-            + (f"; {plural(skipped, 'machine')} could not be evaluated" if skipped else "")
+            + (f"; {plural(skipped, 'node')} could not be evaluated" if skipped else "")
             + ".",
             recommendation=self.recommendation(max(issues, key=_share), run, details.active) if issues else None,
             cost=self._cost(measured, interval, run) if issues else None,
-            checks=f"Finds machines on which most cores are often idle while {self.core_state}." if alone else None,
+            checks=f"Finds nodes on which most cores are often idle while {self.core_state}." if alone else None,
             condition=f"the mean of the cores is below 50% while {self.core_condition}" if alone else None,
         )
 
@@ -159,7 +159,7 @@ class Bottleneck(SampleRule):
         if not any(row.used_gpus for row in nodes):
             return _UNUSED, None
         if not most.snapshots:
-            return "no machine has samples of its GPUs and of its processor at the same times", RECORD
+            return "no node has samples of its GPUs and of its processor at the same times", RECORD
         reason = too_few(
             self.name, most.snapshots, parameters["patience"], run, parameter="patience", derived=most.derived, what="snapshots"
         )
@@ -169,12 +169,12 @@ class Bottleneck(SampleRule):
         worst = max(issues or judged, key=_share)
         most = more = ""
         if issues and len(judged) > 1:
-            more = f"; {count(len(issues))} of {plural(len(judged), 'machine')} {'is' if len(issues) == 1 else 'are'} over it"
+            more = f"; {count(len(issues))} of {plural(len(judged), 'node')} {'exceeds' if len(issues) == 1 else 'exceed'} it"
         elif not issues:
-            most = f", the highest share of {plural(len(judged), 'machine')}" if len(judged) > 1 else ""
+            most = f", the highest share of {plural(len(judged), 'node')}" if len(judged) > 1 else ""
             if over := sum(row.windows_exceeded for row in judged):
                 windows = plural(sum(row.windows for row in judged), "single window")
-                more = f"; {count(over)} of {windows} are over it, the whole run is not"
+                more = f"; {count(over)} of {windows} exceed it, but not the whole run"
         derived = ", GPU utilization derived from kernel activity" if any(row.derived for row in issues or judged) else ""
         return (
             f"{self._state(parameters, alone)} in {percent(_share(worst))} of {plural(worst.snapshots, 'snapshot')} of {worst.node}{most}"
@@ -285,7 +285,7 @@ def _longest(active: Active) -> str:
 def _parameters(gpu_threshold: tuple[int, int], limit: Parameter, patience: int) -> tuple[Parameter, ...]:
     """Return the parameters; documented default of ``patience``, both of the GPU's."""
     return (
-        Parameter("threshold", "%", 50, 50, "percentile", "share of a machine's snapshots that may be bottlenecks"),
+        Parameter("threshold", "%", 50, 50, "percentile", "share of a node's snapshots that may be bottlenecks"),
         Parameter("gpu_threshold", "%", *gpu_threshold, "percentile", "a snapshot is low if a used GPU is below this"),
         limit,
         Parameter(
@@ -294,23 +294,23 @@ def _parameters(gpu_threshold: tuple[int, int], limit: Parameter, patience: int)
             patience,
             1000,
             "positive",
-            "a machine is evaluated, over the whole run, if it has more snapshots than this",
+            "a node is evaluated, over the whole run, if it has more snapshots than this",
             seconds=True,
         ),
     )
 
 
 class CPUBottleneck(Bottleneck):
-    """Low GPU while a core of the machine is above ``cpu_threshold``."""
+    """Low GPU while a core of the node is above ``cpu_threshold``."""
 
     name = "CPUBottleneck"
     parameters = _parameters(
         (10, 10), Parameter("cpu_threshold", "%", 90, 90, "percentile", "a low snapshot is a bottleneck if a core is above this"), 100
     )
     needs = "Samples of GPU utilization and of every core's utilization. Kernel activity can replace the samples of GPU utilization."
-    checks = "Finds machines on which a GPU is often hardly used while a core is at its limit."
+    checks = "Finds nodes on which a GPU is often hardly used while a core is at its limit."
     condition = (
-        "in more than `threshold` of a machine's snapshots, a GPU is below `gpu_threshold` while a core is above `cpu_threshold`; the"
+        "in more than `threshold` of a node's snapshots, a GPU is below `gpu_threshold` while a core is above `cpu_threshold`; the"
         " number of snapshots is above `patience`"
     )
     advice = "Take work off the cores that feed the GPUs, or give them more cores."
@@ -322,7 +322,7 @@ class CPUBottleneck(Bottleneck):
     absent = NO_CPU
     title = "Take work off the processor"
     core_state = "a core is at its limit"
-    core_condition = "a core is above `cpu_threshold`, in more than `threshold` of a machine's snapshots"
+    core_condition = "a core is above `cpu_threshold`, in more than `threshold` of a node's snapshots"
 
     def state(self, parameters: Parameters) -> str:
         return f"a core was above {threshold_text(parameters['cpu_threshold'])}"
@@ -356,9 +356,9 @@ class IOBottleneck(Bottleneck):
         1000,
     )
     needs = "Samples of GPU utilization and of every core's I/O wait. Kernel activity can replace the samples of GPU utilization."
-    checks = "Finds machines on which a GPU is often hardly used while a core waits for I/O."
+    checks = "Finds nodes on which a GPU is often hardly used while a core waits for I/O."
     condition = (
-        "in more than `threshold` of a machine's snapshots, a GPU is below `gpu_threshold` while a core's I/O wait is above"
+        "in more than `threshold` of a node's snapshots, a GPU is below `gpu_threshold` while a core's I/O wait is above"
         " `io_threshold`; the number of snapshots is above `patience`"
     )
     advice = "Read ahead in more processes, or keep the data on faster storage."
@@ -370,7 +370,7 @@ class IOBottleneck(Bottleneck):
     absent = "no I/O wait samples in this run"
     title = "Shorten the waits for I/O"
     core_state = "a core waits for I/O"
-    core_condition = "a core's I/O wait is above `io_threshold`, in more than `threshold` of a machine's snapshots"
+    core_condition = "a core's I/O wait is above `io_threshold`, in more than `threshold` of a node's snapshots"
 
     def state(self, parameters: Parameters) -> str:
         return f"a core waited for I/O more than {threshold_text(parameters['io_threshold'])} of the time"

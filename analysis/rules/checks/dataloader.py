@@ -25,7 +25,7 @@ from ..evidence.run_data import RunData
 
 SECOND_NS: Final = 1_000_000_000
 
-_CORES: Final = "Record the job with `postrun record`, or system metrics with the hosted profiler: both name every core of the machine."
+_CORES: Final = "Record the job with `postrun record`, or system metrics with the hosted profiler: both name every core of the node."
 _LOADER: Final = (
     "Profile with torch.profiler on CPU activity while a torch.utils.data.DataLoader is iterated, or with the hosted profiler's data loader"
     " profiling."
@@ -66,12 +66,12 @@ class Dataloader(Rule):
     parameters: ClassVar[tuple[Parameter, ...]] = (
         Parameter("min_threshold", "% of cores", 70, 70, "positive", "smallest number of data loading processes, in percent of the cores"),
         Parameter("max_threshold", "% of cores", 200, 200, "positive", "largest number of data loading processes, in percent of the cores"),
-        Parameter("patience", "1 s buckets", 10, 10, "positive", "a machine is evaluated if it loads data in more than this many seconds"),
+        Parameter("patience", "1 s buckets", 10, 10, "positive", "a node is evaluated if it loads data in more than this many seconds"),
     )
     needs: ClassVar[str] = "Intervals of data loader processes, or `num_workers`, and the number of cores."
-    checks: ClassVar[str] = "Compares the number of data loading processes of each machine with its cores."
+    checks: ClassVar[str] = "Compares the number of data loading processes of each node with its cores."
     condition: ClassVar[str] = (
-        "the data loading processes of a machine are fewer than `min_threshold` or more than `max_threshold` of its cores; the machine"
+        "the data loading processes of a node are fewer than `min_threshold` or more than `max_threshold` of its cores; the machine"
         " loads data in more than `patience` seconds"
     )
     advice: ClassVar[str] = "Set `num_workers` of the data loaders to about the number of cores for each training process."
@@ -266,7 +266,7 @@ def _missing(machines: Sequence[_Machine], parameters: Parameters) -> tuple[str,
         )
     if "workers" in reasons:
         return "the trace has the waits for loader workers, but not how many there are (num_workers)", _WORKERS
-    return "the number of cores of the machine is not known", _CORES
+    return "the number of cores of the node is unknown", _CORES
 
 
 def _loaders(machine: _Machine) -> str:
@@ -274,7 +274,7 @@ def _loaders(machine: _Machine) -> str:
     number = f"{row.loaders:g} data loading process{'' if row.loaders == 1 else 'es'}"
     how = "num_workers" if row.source == "num_workers" else "median of the overlapping loader intervals per second"
     if row.recorded_processes and row.recorded_processes < row.training_processes:
-        how += f" of {row.recorded_processes} of {row.training_processes} training processes, taken for all"
+        how += f" of {row.recorded_processes} of {row.training_processes} training processes, assumed for all"
     return f"{number} ({how}) on {wording.plural(required(row.cores), 'core')} of {row.node}"
 
 
@@ -300,9 +300,9 @@ def _finding(machines: Sequence[_Machine], parameters: Parameters) -> str:
         compared = f"below the threshold of {low}"
     else:
         compared = f"above the threshold of {high}"
-    others = f"; {len(issues)} of {wording.plural(len(evaluated), 'machine')} are outside of the thresholds" if len(issues) > 1 else ""
+    others = f"; {len(issues)} of {wording.plural(len(evaluated), 'node')} are outside of the thresholds" if len(issues) > 1 else ""
     left = len(machines) - len(evaluated)
-    short = f"; {wording.plural(left, 'machine')} could not be evaluated" if left else ""
+    short = f"; {wording.plural(left, 'node')} could not be evaluated" if left else ""
     return f"{_loaders(worst)} make {wording.percent(percent)} of the cores, {compared}{others}{short}."
 
 

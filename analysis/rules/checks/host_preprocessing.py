@@ -90,7 +90,7 @@ def _waiting(run: RunData, calls: pl.DataFrame) -> tuple[int, int, str]:
     if run.breakdown:
         named = calls.with_columns(name=pl.lit("loader"), kind=pl.lit("loader"))
         idle = idle_during(run, named)
-        return int((idle["end"] - idle["start"]).sum()), span_of_all(run), "GPU time of the profile"
+        return int((idle["end"] - idle["start"]).sum()), span_of_all(run), "GPU time in the profile window"
     parts = [part for part in run.steps.parts if part.typical]
     return round(sum(part.loading_ns for part in parts)), round(sum(part.total_ns for part in parts)), "time of the steps"
 

@@ -57,7 +57,7 @@ class InefficientMatmul(Rule):
     names_code = True
     parameters = (
         Parameter(
-            "threshold", "%", 5, 5, "percentile", "share of the GPU time of the profile that slow shapes may lose to their neighbors"
+            "threshold", "%", 5, 5, "percentile", "share of the GPU time in the profile window that slow shapes may lose to their neighbors"
         ),
     )
     needs = "A profiler trace with shapes (`record_shapes=True`) of a GPU whose peaks are known."
@@ -200,8 +200,8 @@ def _finding(rows: Sequence[InefficientProduct], lost: int, total: int, threshol
     share = percent(100 * lost / total if total else 0.0)
     return (
         f"{plural(len(known), 'shape')} of matrix products or convolutions lose {duration(lost)} to the rate of comparable ones, {share} of"
-        f" the GPU time of the profile ({limit}). `{first.operator}` with {first.shape} reaches {percent(first.percent_of_roof)} of the"
-        f" roof, comparable shapes {percent(first.peer_percent)}."
+        f" the GPU time in the profile window ({limit}). `{first.operator}` with {first.shape} reaches"
+        f" {percent(first.percent_of_roof)} of the roof, comparable shapes {percent(first.peer_percent)}."
     )
 
 

@@ -38,7 +38,7 @@ _CAPTURE: Final = (
 )
 _UNLIKE: Final = f"no two GPUs whose utilization was found in the same way: of one it was sampled, of the other {LABEL}"
 _STAGES: Final = "each GPU is of another pipeline stage, whose work differs by design"
-_AT_ONCE: Final = "Record all machines for the same time; Data quality shows whether files of several runs were combined."
+_AT_ONCE: Final = "Record all nodes for the same time; Data quality shows whether files of several runs were combined."
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ def _when(together: CommonTime | None, run: RunData) -> str:
     if together is None:
         return ""
     names = sorted((run.places.node(node) for node in together.left_out), key=in_order)
-    but = f" but {names[0] if len(names) == 1 else plural(len(names), 'machine')}" if names else ""
+    but = f" but {names[0] if len(names) == 1 else plural(len(names), 'node')}" if names else ""
     return f" in the {duration(together.last_ns - together.first_ns)} in which all{but} were recorded,"
 
 

@@ -254,7 +254,7 @@ def _finding(low: Sequence[LowGpu], judged: Sequence[LowGpu], run: RunData, para
             parts.append(f"{count(len(rows))} {state} ({quantile} below {limit}, lowest {percent(lowest)} on {gpus.gpu(worst)})")
     listed = f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else parts[0]
     derived = ", derived from kernel activity" if any(row.derived for row in low) else ""
-    return f"{_used_too_little(low, judged)}{derived}: {listed}; {_when(low, run)}{_left_out(low)}"
+    return f"{_used_too_little(low, judged)}{derived}, {_when(low, run)}{_left_out(low)}: {listed}"
 
 
 def _used_too_little(low: Sequence[LowGpu], judged: Sequence[LowGpu]) -> str:
@@ -298,14 +298,14 @@ def _pattern_words(kind: str, rows: Sequence[LowGpu], run: RunData) -> str:
 def _tail(rows: Sequence[LowGpu], run: RunData) -> str:
     """Describe the longest idle tail, and whether it begins after the last step."""
     longest = max(rows, key=lambda row: required(row.idle_tail_ns))
-    after = ", after the last step" if _near(required(longest.idle_tail_starts_ns), run.job.loop_ended_at_ns, run) else ""
+    after = " after the last step" if _near(required(longest.idle_tail_starts_ns), run.job.loop_ended_at_ns, run) else ""
     return f"{duration(required(longest.idle_tail_ns))}{after}"
 
 
 def _head(rows: Sequence[LowGpu], run: RunData) -> str:
     """Describe the longest idle head, and whether it ends with the first step."""
     longest = max(rows, key=lambda row: required(row.idle_head_ns))
-    before = ", before the first step" if _near(required(longest.idle_head_ends_ns), run.job.loop_started_at_ns, run) else ""
+    before = " before the first step" if _near(required(longest.idle_head_ends_ns), run.job.loop_started_at_ns, run) else ""
     return f"{duration(required(longest.idle_head_ns))}{before}"
 
 
@@ -323,7 +323,7 @@ def _left_out(low: Sequence[LowGpu]) -> str:
         longest = max((ns for row in rows if (ns := getattr(row, key)) is not None), default=None)
         if longest is not None:
             parts.append(f"{which} {duration(longest)}")
-    return f"; the idle {' and '.join(parts)} of the {gpus.covers(rows)} not counted" if parts else ""
+    return f" (the idle {' and '.join(parts)} of the {gpus.covers(rows)} not counted)" if parts else ""
 
 
 def _fine(judged: Sequence[LowGpu], run: RunData, parameters: Parameters) -> str:

@@ -25,7 +25,7 @@ class OverallSystemUsage(Rule):
     category = "system"
     informs = True
     needs = "System metrics: samples of GPU and CPU utilization, memory and I/O wait."
-    checks = "Reports maximum, p99, p95, p50 and minimum of network, GPU, CPU, their memory and I/O wait of each machine."
+    checks = "Reports maximum, p99, p95, p50 and minimum of network, GPU, CPU, their memory and I/O wait of each node."
     condition = "never: it only informs"
     advice = "Choose an instance type that fits the resources the run uses."
 
@@ -49,7 +49,7 @@ def _finding(usage: Iterable[MetricUsage], sentences: Mapping[str, str]) -> str:
         node, sentence = next(iter(sentences.items()))
         return sentence if node == UNKNOWN_HOST else f"{node}: {sentence}"
     kinds = Counter(_kind(sentences.get(node)) for node in nodes)
-    return f"{plural(len(nodes), 'machine')}: {', '.join(f'{count(number)} {kind}' for kind, number in sorted(kinds.items()))}."
+    return f"{plural(len(nodes), 'node')}: {', '.join(f'{count(number)} {kind}' for kind, number in sorted(kinds.items()))}."
 
 
 def _kind(sentence: str | None) -> str:

@@ -228,7 +228,7 @@ def _recommendation(run: RunData) -> str:
         f"{plural(main.count, f'pageable {main.kind} copy', f'pageable {main.kind} copies')}{volume} took {duration(main.total_ns)}"
         f"{_speed(main, pinned)}"
     )
-    return f"{change}, because {why}, and the host waits for each of them."
+    return f"{change}, because {why}, and the host waits for each."
 
 
 def _speed(copies: MemoryOperation, pinned: MemoryOperation | None) -> str:

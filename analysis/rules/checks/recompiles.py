@@ -29,7 +29,7 @@ _CAPTURE: Final = (
 )
 _TITLE: Final = "Avoid recompilations by torch.compile"
 _OF_STEPS: Final = "time of the steps"
-_OF_GPUS: Final = "GPU time of the profile"
+_OF_GPUS: Final = "GPU time in the profile window"
 
 
 class Recompiles(Rule):

@@ -318,7 +318,7 @@ def _counted(group: _Group, of_place: str, factor: float) -> str:
     number = len(group.outliers)
     return (
         f"{wording.count(number) if number else 'None'} of {wording.count(group.spread.count)} {group.steps}{of_place} took longer than"
-        f" {wording.duration(group.row.threshold_ns)} (mean {wording.duration(group.spread.mean)} + {factor:g} x standard deviation"
+        f" {wording.duration(group.row.threshold_ns)} (mean {wording.duration(group.spread.mean)} + {factor:g} × standard deviation"
         f" {wording.duration(group.spread.std)})"
     )
 

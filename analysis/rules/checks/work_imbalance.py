@@ -87,8 +87,8 @@ def _outcome(run: RunData, simulated: WhatIf, passes: tuple[float, float] | None
     varies = []
     if peers:
         varies.append(
-            f"in a step, the rank with most work computes {percent(spread)} longer than the mean of its peers; {percent(between)} of the"
-            " variance is between ranks"
+            f"in a step, the rank with the most work computes {percent(spread)} longer than the mean of its peers; {percent(between)} of"
+            " the variance is between ranks"
         )
     if passes is not None:
         varies.append(

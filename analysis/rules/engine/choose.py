@@ -100,7 +100,7 @@ def rule_texts(texts: Iterable[str]) -> tuple[RuleText, ...]:
             if not equals or not key:
                 raise UsageError(f"{pair!r} in {text!r} sets nothing; write it like checks.py:SlowSteps?limit=3")
         if "://" in source:
-            raise UsageError(f"{source} is no file of this machine; copy it here and give its path")
+            raise UsageError(f"{source} is not a file of this machine; copy it here and give its path")
         try:
             with Path(source).open("rb"):
                 pass

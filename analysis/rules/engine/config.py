@@ -41,7 +41,7 @@ class RuleConfig:
     def __init__(self, *, preset: Preset = "documented", **parameters: Any) -> None:
         name = type(self).__name__
         if not hasattr(type(self), "rule"):
-            raise TypeError("RuleConfig is no rule; take one of the classes of rule_configs")
+            raise TypeError("RuleConfig is not a rule; take one of the classes of rule_configs")
         if preset not in PRESETS:
             raise TypeError(f"{name}() got preset={preset!r}; accepted: {', '.join(PRESETS)}")
         table = {parameter.name: parameter for parameter in self.rule.all_parameters()}
@@ -332,7 +332,9 @@ class _Attaching:
                 kind = guarded(kind, make)
             self._put(kind.name, kind, {}, self.preset)
         else:
-            raise TypeError(f"{rule!r} is no rule; give names, objects of rule_configs, ProfilerRule objects or classes derived from Rule")
+            raise TypeError(
+                f"{rule!r} is not a rule; give names, objects of rule_configs, ProfilerRule objects or classes derived from Rule"
+            )
 
     def _add_configured(self, name: str, parameters: Mapping[str, Any], preset: Preset | None) -> None:
         values = {key: value for key, value in _values(parameters).items() if key != _SOURCE}

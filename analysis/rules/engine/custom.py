@@ -373,7 +373,7 @@ def _of_package(point: metadata.EntryPoint) -> type[Guarded]:
         with printing_aside(point.name):
             kind = point.load()
         if not isinstance(kind, type) or not issubclass(kind, Rule):
-            raise TypeError(f"{point.value} is no subclass of postrun.Rule")
+            raise TypeError(f"{point.value} is not a subclass of postrun.Rule")
         declared = getattr(kind, "name", point.name)
         if declared != point.name:
             raise ValueError(f"the entry point is named {point.name}, its rule {declared}; name them alike")

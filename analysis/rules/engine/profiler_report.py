@@ -31,17 +31,16 @@ def summarize(results: Sequence[RuleResult], selection: Selection) -> RuleResult
     first = [result.first_ns for result in issues if result.first_ns is not None]
     last = [result.last_ns for result in issues if result.last_ns is not None]
     able = [result for result in reported if result.rule not in informing]
-    rules = f"the {wording.plural(len(able), 'documented rule')} that {'judges' if len(able) == 1 else 'judge'}"
-    beyond = len(reported) - len(able)
-    more = f" ({beyond} more {'informs' if beyond == 1 else 'inform'})" if beyond else ""
-    counted = f"{len(issues)} of {rules}{more} found an issue, {len(able) - len(judged)} could not be evaluated"
+    missing = len(able) - len(judged)
+    counted = f"{len(issues)} of {wording.plural(len(able), 'documented rule')} found an issue"
+    counted += f", {missing} could not be evaluated" if missing else ""
     others = [result for result in results if result.rule not in documented and result.verdict == ISSUES]
-    beside = f"; {wording.plural(len(others), 'issue')} of other rules beside them" if others else ""
+    beside = f"; other rules found {wording.plural(len(others), 'issue')}" if others else ""
     return RuleResult(
         rule=PROFILER_REPORT,
         category="report",
         verdict=verdict,
-        reason=f"none of its {len(able)} rules that judge could be evaluated{beside}" if verdict == NOT_EVALUATED else None,
+        reason=f"none of its {wording.plural(len(able), 'rule')} could be evaluated{beside}" if verdict == NOT_EVALUATED else None,
         capture=None,
         triggered=sum(result.triggered for result in reported),
         violations=sum(result.violations for result in reported),

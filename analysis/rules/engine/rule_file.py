@@ -35,7 +35,7 @@ class RuleFile:
     @cached_property
     def _module(self) -> ModuleType:
         if "://" in self._source:
-            raise ValueError(f"{self._source} is no file of this machine; copy it here and give its path")
+            raise ValueError(f"{self._source} is not a file of this machine; copy it here and give its path")
         try:
             text = self.path.read_bytes()
         except OSError as error:

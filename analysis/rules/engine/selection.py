@@ -81,7 +81,7 @@ def find(name: str, rules: Mapping[str, type[Rule]] | None = None) -> type[Rule]
             return rule
     if name.lower() == PROFILER_REPORT.lower():
         raise UsageError(f"{PROFILER_REPORT} has no parameters of its own; set those of its rules, such as LowGPUUtilization_patience")
-    raise UsageError(f"{name!r} is no rule{_meant(name, [*rules, PROFILER_REPORT])}; accepted: {', '.join([PROFILER_REPORT, *rules])}")
+    raise UsageError(f"{name!r} is not a rule{_meant(name, [*rules, PROFILER_REPORT])}; accepted: {', '.join([PROFILER_REPORT, *rules])}")
 
 
 def setting(key: str, rules: Mapping[str, type[Rule]] | None = None) -> tuple[type[Rule], Parameter]:
@@ -107,7 +107,7 @@ def named_setting(key: str, rules: Mapping[str, type[Rule]] | None = None) -> tu
         if parameter.name == name:
             return longest, rule, parameter
     names = [parameter.name for parameter in rule.all_parameters()]
-    raise UsageError(f"{name!r} is no parameter of {longest}{_meant(name, names)}; accepted: {', '.join(names)}")
+    raise UsageError(f"{name!r} is not a parameter of {longest}{_meant(name, names)}; accepted: {', '.join(names)}")
 
 
 def checked(rule: type[Rule], parameter: Parameter, value: Any, *, integral: bool = False, documented: bool = False) -> Value:

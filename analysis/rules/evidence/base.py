@@ -111,7 +111,7 @@ class Cost:
     saving_ns: int | None = None
     per_step_ns: float | None = None
     where: str | None = None
-    base: str = "GPU time of the profile"
+    base: str = "GPU time in the profile window"
     saving_kind: Literal["upper_bound", "predicted"] = "upper_bound"
 
 

@@ -104,7 +104,7 @@ class Samples:
     def has(self, figure: str) -> bool:
         """Return whether any node has samples of ``figure``."""
         if figure not in FIGURES:
-            raise ValueError(f"{figure!r} is no figure of the samples; accepted: {', '.join(FIGURES)}")
+            raise ValueError(f"{figure!r} is not a figure of the samples; accepted: {', '.join(FIGURES)}")
         if figure == "gpu":
             return "gpu_utilization" in self.metrics or len(self.derived) > 0
         if figure == "gpu_memory":
@@ -215,7 +215,7 @@ class SampleBlock:
         Column ``source`` of the table: "sampled", "derived"; for gpu_memory the metric: FOOTPRINT or CONTROLLER."""
         if figure not in self._series:
             if figure not in FIGURES:
-                raise ValueError(f"{figure!r} is no figure of the samples; accepted: {', '.join(FIGURES)}")
+                raise ValueError(f"{figure!r} is not a figure of the samples; accepted: {', '.join(FIGURES)}")
             self._series[figure] = self._make(figure)
         return self._series[figure]
 

@@ -111,7 +111,7 @@ def _waiting(lead: Lead, facts: Facts) -> list[str]:
     if lead.varies:
         return [
             f"Calls of equal size differ: {whole_percent(100 * lead.excess_ns / lead.exposed_ns)} of the exposed time is beyond the"
-            " shortest of them, which hints at ranks that arrive late."
+            " shortest of them, which suggests that some ranks arrive late."
         ]
     return ["The traces of the other ranks would show how much of this is waiting."]
 

@@ -20,7 +20,7 @@ from .run_data import RunData
 
 CAPTURE_DEVICES: Final = "Record the job on its GPUs with `postrun record`, or profile it with torch.profiler and activities=[CPU, CUDA]."
 
-BASE: Final = "GPU time of the profile"  # the span of all devices
+BASE: Final = "GPU time in the profile window"  # the span of all devices
 
 Process = tuple[str, int | None, int | None]
 
@@ -64,13 +64,13 @@ def finding(run: RunData, shares: Sequence[DeviceShare], subject: str, threshold
     top = max(judged, key=lambda share: share.percent)
     text = f"{wording.duration(top.ns)} of {wording.duration(top.device.span_ns)}, {wording.percent(top.percent)}"
     if len(judged) == 1:
-        return f"{subject} {text} of the profile of {place_of(top.device)} ({limit})."
+        return f"{subject} {text} of the profile window of {place_of(top.device)} ({limit})."
     if not bad:
-        return f"{subject} at most {text} of the profile of one GPU ({place_of(top.device)}; {limit})."
+        return f"{subject} at most {text} of the profile window of one GPU ({place_of(top.device)}; {limit})."
     ns, span = _sum(run, shares)
     where = f"{place_of(top.device)} ({wording.percent(top.percent)})"
     over = f"of {len(judged)} GPUs, only {where} is" if len(bad) == 1 else f"{gpus(len(bad), len(judged))} are"
-    most = "" if len(bad) == 1 else f", most {where}"
+    most = "" if len(bad) == 1 else f", the highest on {where}"
     text = f"{wording.duration(ns)}, {wording.percent(100 * ns / span if span else 0.0)} of the {BASE}"
     return f"{subject} {text}; {over} above the threshold of {wording.threshold_text(threshold)}{most}."
 

@@ -76,7 +76,7 @@ def where(rows: Sequence[OnGpu]) -> str:
 
 def machines(nodes: Sequence[str]) -> str:
     """Name up to three nodes; count more of them."""
-    return _joined(nodes) if len(nodes) <= _NAMED else f"{count(len(nodes))} machines"
+    return _joined(nodes) if len(nodes) <= _NAMED else f"{count(len(nodes))} nodes"
 
 
 def too_few(rule: str, samples: int, more_than: float, run: RunData, *, parameter: str, derived: bool, what: str = "samples") -> str:
@@ -115,6 +115,8 @@ def covers(rows: Iterable[Sampled | BottleneckNode]) -> str:
 def gpu_time(rows: Iterable[Sampled | BottleneckNode], run: RunData | None = None) -> str:
     """Describe :func:`gpu_time_ns`; samples with gaps cover the sampled time only."""
     scope = covers(rows)
+    if scope == "profile":
+        return "GPU time in the profile window"
     return f"{'sampled ' if run is not None and scope == 'run' and _has_gaps(run) else ''}GPU time of the {scope}"
 
 
@@ -155,7 +157,7 @@ def per_gpu(run: RunData, node: str) -> int | None:
 
 def also_too_few(rows: int) -> str:
     """Return the clause on GPUs with too few samples; empty if there are none."""
-    return f"; {plural(rows, 'GPU has', 'GPUs have')} too few samples to be judged" if rows else ""
+    return f"; {plural(rows, 'GPU has', 'GPUs have')} too few samples to be evaluated" if rows else ""
 
 
 def _joined(names: Sequence[str], between: str = ", ") -> str:

@@ -79,7 +79,7 @@ class LoaderPart(Part):
         try:
             re.compile(plan.metrics_regex)
         except re.error as error:
-            raise LeftOutError(f"metrics_regex {plan.metrics_regex!r} is no regular expression ({error})") from None
+            raise LeftOutError(f"metrics_regex {plan.metrics_regex!r} is not a regular expression ({error})") from None
         self._recorder = _Recorder(_Flag.create(), folder, files, plan.metrics_regex)
         self._recorder.flag.state[0] = _AHEAD
         if plan.window.duration_s is not None:

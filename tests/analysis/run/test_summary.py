@@ -421,7 +421,7 @@ def test_machines_that_no_file_names_are_not_counted() -> None:
 
 
 def finding(cost: float | None, saving: float | None = None) -> Finding:
-    return Finding(1, "Rule", "low", "Do it", "It is so.", None, None, 1, cost, None, 1, saving, "GPU time of the profile")
+    return Finding(1, "Rule", "low", "Do it", "It is so.", None, None, 1, cost, None, 1, saving, "GPU time in the profile window")
 
 
 @pytest.mark.parametrize(

@@ -153,8 +153,8 @@ def test_ranks_on_paper(make_store: MakeStore) -> None:
     assert {row.idle_ns for row in result.ranks} == {850}
     assert (result.ranks[2].excess_percent, result.ranks[2].others_wait_ns) == (30.0, 30.0)
     assert result.sentences == (
-        "The others wait for rank 2, host-0 GPU 2: it computes 30.0% longer per step than the median of 4 ranks and is over it by more"
-        " than 10% in 3 of 3 steps, while they spend 30 ns per step more in collectives.",
+        "The others wait for rank 2, host-0 GPU 2: it computes 30.0% longer per step than the median of 4 ranks and exceeds it by more"
+        " than 10% in 3 of 3 steps. They spend 30 ns more per step in collectives.",
         "Rank 0, host-0 GPU 0 waits longest in collectives: 30 ns of its 50 ns of communication per step.",
     )
 
@@ -249,9 +249,9 @@ def test_a_slow_step_on_paper(make_store: MakeStore) -> None:
     ]  # fmt: skip
     assert result.sentences == (
         "Step 7 of 10 took 910 ns, 779 ns longer than the typical step (131 ns, between 130 ns and 132 ns).",
-        "More in it: computation (+499 ns) and idle time (+280 ns).",
+        "The extra time is computation (+499 ns) and idle time (+280 ns).",
         "At the same time: data loading (+280 ns) and host operators (+30 ns).",
-        "Of all that ran, norm ran in no typical step and took 500 ns.",
+        "Largest increase: norm, 500 ns and in no typical step.",
     )
 
 

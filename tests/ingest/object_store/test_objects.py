@@ -236,9 +236,9 @@ def test_marks_of_recorders_are_listed_and_what_is_temporary_is_not(tmp_path: Pa
     ("url", "message"),
     [
         ("https://x/y", "not a place that is read"),
-        ("s3://", "nothing is no name of a bucket"),
-        ("s3:///x", "nothing is no name of a bucket"),
-        ("s3://b$d/x", "is no name of a bucket"),
+        ("s3://", "nothing is not a bucket name"),
+        ("s3:///x", "nothing is not a bucket name"),
+        ("s3://b$d/x", "is not a bucket name"),
         ("s3://bucket/../x", "a part . or .."),
         ("s3://bucket//x", "an empty part"),
         ("s3://key:hidden@bucket/x", "no name or secret stands in the URL"),

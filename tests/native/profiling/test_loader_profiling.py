@@ -264,7 +264,7 @@ def test_only_metrics_that_match_are_recorded(tmp_path: Path, data: Any, regex: 
 
 
 def test_a_wrong_expression_is_told(tmp_path: Path) -> None:
-    with pytest.raises(LeftOutError, match=re.escape("'(' is no regular expression")):
+    with pytest.raises(LeftOutError, match=re.escape("'(' is not a regular expression")):
         loader_part(tmp_path, regex="(")
 
 

@@ -486,5 +486,5 @@ def test_places_of_a_jobs_outputs(tmp_path: Path) -> None:
     assert app.get_app_url("train-20261122-050000") == str(tmp_path / "train-20261122-050000/report/report.html")
     assert Path(app.get_app_url("train")).parts[-3].startswith("train-20261122-050000")
     for wrong in ("", "..", "a/b"):
-        with pytest.raises(ValueError, match="is no name of a job"):
+        with pytest.raises(ValueError, match="is not a name of a job"):
             app.get_app_url(wrong)

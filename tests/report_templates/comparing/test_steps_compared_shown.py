@@ -98,7 +98,7 @@ def test_who_waits_for_whom_is_one_sentence(rich: Report) -> None:
     comparison = RankComparison(10.0, 4, (row(0), row(1)), (), ("They wait.",))
     section = rank_comparison(dataclasses.replace(rich, rank_comparison=comparison, collective_totals=totals))
     words = str(section.lead).replace("\u00a0", " ")
-    assert words == "They wait. Ranks 5–7 wait longest for rank 4 in dp1 (53.0 s), rank 4 for rank 0 (35.0 s)."
+    assert words == "They wait. Ranks 5–7 wait longest for rank 4 in group dp1 (53.0 s), rank 4 for rank 0 (35.0 s)."
 
 
 def test_a_mean_depth_near_zero_is_a_bound() -> None:

@@ -127,7 +127,7 @@ def test_the_section_shows_the_tree_with_full_names(report: Report) -> None:
     assert re.search(r"own code.*library.*built-in.*others, together", figure.svg)
     assert figure.alt.startswith("Call tree of training loop, CPU time, 4.00")
     assert "5\u00a0frames on 3\u00a0levels" in figure.alt
-    assert "The frame with most own time: {built-in method torch._C._nn.conv2d} 50.0" in figure.alt
+    assert "The frame with the most self time: {built-in method torch._C._nn.conv2d} 50.0" in figure.alt
     assert "estimate" in figure.caption
     assert "7\u00a0functions are in no frame" in figure.caption
     assert "var(--operator)" in themed(figure.svg)
@@ -191,7 +191,7 @@ def test_each_timer_has_tables_of_its_own(rich: Report) -> None:
     assert own_times == [["2.00\u00a0s"], ["3.00\u00a0s"], ["1.00\u00a0s"], ["9.00\u00a0s"]]
     assert ["Calls" in head for head in heads] == [True, True, True, False]  # samples count no calls
     phases = section.tables["training-phase-1"]
-    assert phases.caption == "By phase of a step, functions with most own time: CPU time (cProfile)"
+    assert phases.caption == "By phase of a step, functions with the most self time: CPU time (cProfile)"
     assert [cells[4].text for cells in phases.rows] == ["750\u00a0ms"] * 5 + ["2.25\u00a0s"] * 5
     assert "training-phase-3" not in section.tables
     assert [figure.caption.partition(":")[0] for figure in section.figures.values()] == [

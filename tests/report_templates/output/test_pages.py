@@ -351,7 +351,7 @@ def test_profiled_steps_and_timelines_are_told_apart(rich: Report) -> None:
     )
     marked = tuple(dataclasses.replace(step, phase=None) for step in rich.steps.steps)
     text = with_steps(rich, Steps((*rich.steps.steps, *marked), (*rich.steps.groups[:2], *profiled), (), None))
-    assert "40 profiled steps on each of 8 processes, GPU time per step: the median lies between" in text
+    assert "40 profiled steps on each of 8 processes, GPU time per step: medians from" in text
     assert "Timelines of the whole job: 300 TRAIN steps on each of 2 processes." in text
     assert "Only the profiled steps are drawn." in text
 
@@ -379,7 +379,7 @@ def test_what_names_of_kernels_do_not_tell_is_said(rich: Report) -> None:
     unknown = (Share("unknown", 617, 1, 61.7), Share("FP32", 383, 1, 38.3))
     text = words_of(dataclasses.replace(rich, precision=Precision(unknown, (Share("TF32", 5, 1, 100.0),))))
     assert "The precision of 61.7% of the kernel time is unknown; matrix work" in text
-    assert "takes only 0.5% of it." in text
+    assert "takes only 0.5% of kernel time." in text
     assert "ran in unknown" not in text
 
 

@@ -53,7 +53,7 @@ def test_many_counters_and_processes(small_reports: dict[str, Report]) -> None:
     text = page_of(small_reports["empty"], *every)
     assert 'id="annotations-counters-over-time-2"' in text
     assert 'id="annotations-counters-over-time-3"' not in text
-    assert "Of 8 counters those with most values are drawn." in text
+    assert "Of 8 counters those with the most values are drawn." in text
     assert "the table lists all" in text
 
 

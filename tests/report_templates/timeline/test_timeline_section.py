@@ -30,7 +30,7 @@ def test_the_views_become_three_strips_in_a_fixed_order() -> None:
     section = timeline(small())
     assert list(section.figures) == ["whole", "typical", "slowest"]
     assert "9" in section.lead
-    assert section.figures["slowest"].caption.startswith("The slowest step: step 2 of rank 0, 20.0 ms. Pale:")
+    assert section.figures["slowest"].caption.startswith("The slowest step: step 2 of rank 0, 20.0 ms. Time counts")
     assert ": the slowest" not in section.figures["slowest"].alt
     assert "GPU-0 stream 7" in section.figures["typical"].alt
     assert "GPU-0 stream 13" in section.figures["typical"].alt

@@ -124,7 +124,7 @@ def test_what_is_missing_is_said() -> None:
     assert "memory.total" in str(in_bytes.capture)
     # each machine lacks something else
     split = [row for row in machine(0) if row[1] != CORE] + [row for row in machine(1) if row[1] != GPU]
-    assert judge(split).reason == "no machine has samples of its GPUs, of their memory and of its CPU"
+    assert judge(split).reason == "no node has samples of its GPUs, of their memory and of its CPU"
 
 
 def test_a_machine_that_lacks_something_does_not_stop_the_others() -> None:
@@ -132,7 +132,7 @@ def test_a_machine_that_lacks_something_does_not_stop_the_others() -> None:
     assert (outcome.verdict, outcome.triggered, outcome.datapoints) == (ISSUES, 1, 600)
     lacking = plain_details(outcome)["devices"][1]
     assert (lacking["memory_figure"], lacking["windows"], lacking["boxes"]["gpu_memory"]) == (None, 0, None)
-    assert "1 GPU has too few samples to be judged" in str(outcome.finding)
+    assert "1 GPU has too few samples to be evaluated" in str(outcome.finding)
 
 
 def test_the_memory_controller_is_named() -> None:

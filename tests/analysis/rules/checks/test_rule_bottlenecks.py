@@ -136,7 +136,7 @@ def test_what_is_missing_is_said() -> None:
         (CPU_RULE, line(0, GPU, 0, [float("nan")] * 200, start=START) + line(0, CORE, 0, [1.0] * 200, start=START),
          "no GPU utilization in this run"),
         (CPU_RULE, [row for row in complete if row[1] == GPU] + line(1, CORE, 0, [1.0] * 200, start=START),
-         "no machine has samples of its GPUs and of its processor at the same times"),
+         "no node has samples of its GPUs and of its processor at the same times"),
     ]  # fmt: skip
     for rule, samples, reason in cases:
         outcome = judge(samples, rule)
@@ -163,7 +163,7 @@ def test_each_machine_is_judged_by_its_own() -> None:
     assert plain_details(outcome)["total"]["bottleneck_percent"] == 37.5  # of the two that are evaluated
     assert (outcome.triggered, outcome.windows, outcome.windows_triggered) == (1, 3, 1)
     assert str(outcome.finding).endswith(
-        "in 65.0% of 200 snapshots of m0 (threshold 50%); 1 of 2 machines is over it; 1 machine could not be evaluated."
+        "in 65.0% of 200 snapshots of m0 (threshold 50%); 1 of 2 nodes exceeds it; 1 node could not be evaluated."
     )
     assert outcome.cost is not None
     assert (outcome.cost.ns, outcome.cost.where) == (round(130 * 2 * 0.95 * STEP), "m0")

@@ -172,7 +172,7 @@ def test_the_number_that_is_recommended_is_no_issue(make_store: MakeStore, proce
 
 def test_without_cores(make_store: MakeStore) -> None:
     result, _ = judged(make_store(nodes=machine(None), annotation=loads(11) + configured(2)))
-    assert (result.verdict, result.reason) == ("NotEvaluated", "the number of cores of the machine is not known")
+    assert (result.verdict, result.reason) == ("NotEvaluated", "the number of cores of the node is unknown")
     assert result.capture
     sample = [{"node": 0, "metric": "cpu_utilization", "unit": unit, "time_ns": 0, "value": 1.0} for unit in range(4)]
     result, _ = judged(make_store(nodes=machine(None), annotation=loads(11) + configured(2), sample=sample))
@@ -232,7 +232,7 @@ def test_each_machine_is_judged_on_its_own(make_store: MakeStore) -> None:
     assert (result.first_ns, result.last_ns) == (0, 69 * SECOND)
     assert result.finding == (
         "1 data loading process (num_workers) on 4 cores of b make 25.0% of the cores, below the threshold of 70%;"
-        " 1 machine could not be evaluated."
+        " 1 node could not be evaluated."
     )
 
 
@@ -282,5 +282,5 @@ def test_processes_whose_loaders_were_not_recorded_count_like_those_whose_were(m
     result, _ = judged(make_store(nodes=machine(16), processes=processes, step=steps, annotation=loads(11) + texts))
     [row] = plain_details(result)["nodes"]
     assert (row["loaders"], row["percent_of_cores"], row["recorded_processes"], row["training_processes"]) == (10, 62.5, 2, 4)
-    assert "num_workers of 2 of 4 training processes, taken for all" in (result.finding or "")
+    assert "num_workers of 2 of 4 training processes, assumed for all" in (result.finding or "")
     assert (result.recommendation or "").startswith("Set `num_workers=4` for each of the 4 training processes")

@@ -57,7 +57,10 @@ def test_what_no_computation_covers_is_exposed(make_store: Callable[..., Store])
         {"name": "ncclDevKernel_AllReduce_Sum_f32_RING_LL", "count": 1, "time_ns": 50, "exposed_ns": 40},
         {"name": "ncclDevKernel_AllGather_RING_LL", "count": 1, "time_ns": 20, "exposed_ns": 20},
     ]
-    assert result.finding == "Exposed communication costs 50 ns of 200 ns, 25.0% of the profile of rank 0, host-0 GPU 0 (threshold 10%)."
+    assert (
+        result.finding
+        == "Exposed communication costs 50 ns of 200 ns, 25.0% of the profile window of rank 0, host-0 GPU 0 (threshold 10%)."
+    )
     assert finding is not None
     assert (finding.cost_ns, finding.cost_percent, finding.saving_ns, finding.where) == (50, 25.0, 50, "rank 0, host-0 GPU 0")
 
@@ -117,8 +120,8 @@ def test_devices_are_judged_one_by_one(make_store: Callable[..., Store]) -> None
     assert (finding.cost_ns, finding.cost_percent, finding.cost_per_step_ns, finding.saving_ns) == (75, 18.75, 75 / 16, 60)
     assert finding.where == "2 of 4 GPUs, most on rank 1, host-0 GPU 1"
     assert result.finding == (
-        "Exposed communication costs 75 ns, 18.8% of the GPU time of the profile; 2 of 4 GPUs are above the threshold of 10%, most"
-        " rank 1, host-0 GPU 1 (40.0%)."
+        "Exposed communication costs 75 ns, 18.8% of the GPU time in the profile window; 2 of 4 GPUs are above the threshold of 10%, the"
+        " highest on rank 1, host-0 GPU 1 (40.0%)."
     )
 
 
@@ -126,12 +129,12 @@ def test_one_of_many_and_none_of_many(make_store: Callable[..., Store]) -> None:
     result, _ = judged(make_store(names=NAMES, **ranks((90, 10), (60, 40), (95, 5))))
     assert result.finding is not None
     assert result.finding.endswith(
-        "18.3% of the GPU time of the profile; of 3 GPUs, only rank 1, host-0 GPU 1 (40.0%) is above the threshold of 10%."
+        "18.3% of the GPU time in the profile window; of 3 GPUs, only rank 1, host-0 GPU 1 (40.0%) is above the threshold of 10%."
     )
     result, finding = judged(make_store(names=NAMES, **ranks((90, 10), (95, 5))))
     assert (result.verdict, finding) == ("NoIssuesFound", None)
     assert result.finding == (
-        "Exposed communication costs at most 10 ns of 100 ns, 10.0% of the profile of one GPU (rank 0, host-0 GPU 0; threshold 10%)."
+        "Exposed communication costs at most 10 ns of 100 ns, 10.0% of the profile window of one GPU (rank 0, host-0 GPU 0; threshold 10%)."
     )
 
 

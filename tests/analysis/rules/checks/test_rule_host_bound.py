@@ -126,7 +126,7 @@ def test_cost_is_the_host_wait_of_the_devices_with_the_issue(make_store: MakeSto
     assert [device["issue"] for device in plain_details(result)["devices"]] == [False, True]
     assert result.finding == (
         "1 of 2 GPUs stood idle for more than 20% of the profile and for more than 50% of that waited for the host, 50 ns in all,"
-        " 25.0% of the GPU time of the profile; most on rank 5, host-0 GPU 1: idle 50.0%, 100% of it host wait."
+        " 25.0% of the GPU time in the profile window; most on rank 5, host-0 GPU 1: idle 50.0%, 100% of it host wait."
     )
 
 

@@ -47,7 +47,7 @@ def test_the_innermost_line_of_the_program_gets_the_time(make_store: MakeStore) 
     (rule,), (finding,) = result.rules, result.findings
     assert (rule.verdict, rule.triggered, rule.datapoints) == ("IssuesFound", 1, 2)
     assert rule.finding == (
-        "Devices have no work for 40.0 ms while their processes load data, 40.0% of the GPU time of the profile (threshold 5%)."
+        "Devices have no work for 40.0 ms while their processes load data, 40.0% of the GPU time in the profile window (threshold 5%)."
         " `data.py(12): __getitem__` takes 40.0 ms in 1 call, 80.0% of the loading. The profiler recorded Python"
         " frames, which slows the host and makes these times longer."
     )

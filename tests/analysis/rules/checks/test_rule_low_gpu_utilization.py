@@ -48,7 +48,7 @@ def test_a_steady_low_gpu_is_under_utilized_in_every_window() -> None:
     assert (outcome.cost.ns, outcome.cost.saving_ns, outcome.cost.of_ns) == (180 * SECOND, 180 * SECOND, 300 * SECOND)
     assert outcome.cost.base == "GPU time of the run"
     assert outcome.finding == (
-        "The GPU is underused in all of its 3 windows: 1 under-utilized (p95 below 70%, lowest 40.0% on m0 GPU 2); low for the whole run."
+        "The GPU is underused in all of its 3 windows, low for the whole run: 1 under-utilized (p95 below 70%, lowest 40.0% on m0 GPU 2)."
     )
 
 
@@ -149,7 +149,10 @@ def test_a_low_window_before_the_tail_is_no_tail_only() -> None:
 
 def test_idle_tail_in_the_words() -> None:
     outcome = judge(line(0, GPU, 0, [90.0] * 900 + [0.0] * 300, start=START), patience=100, window=240)
-    assert str(outcome.finding).endswith("; low only in an idle tail of 2 min 30 s.")
+    assert (
+        str(outcome.finding)
+        == "The GPU is underused in 3 of its 10 windows, low only in an idle tail of 2 min 30 s: 1 fluctuating (p5 below 10%, lowest 0% on m0 GPU 0)."
+    )
     assert str(outcome.recommendation).startswith("End the job when training ends")
     assert outcome.cost is not None
     assert outcome.cost.title == "End the job when training ends"
@@ -165,18 +168,18 @@ def test_the_cost_is_what_the_pattern_is_about() -> None:
     combined = judge(line(0, GPU, 0, [0.0] * 120 + [90.0] * 780 + [4.0] * 300, start=START), patience=100, window=240)
     assert combined.cost is not None
     assert (combined.cost.ns, plain_details(combined)["devices"][0]["idle_head_ns"]) == (204 * SECOND, 60 * SECOND)
-    assert str(combined.finding).endswith("; low only in an idle start of 1 min and an idle tail of 2 min 30 s.")
+    assert ", low only in an idle start of 1 min and an idle tail of 2 min 30 s: 1 fluctuating" in str(combined.finding)
     # Low between the two: 60% of the 390 s between them, and the sentence says so.
     between = judge(line(0, GPU, 0, [0.0] * 120 + [40.0] * 780 + [4.0] * 300, start=START), patience=100, window=240)
     assert between.cost is not None
     assert between.cost.ns == 234 * SECOND
-    assert str(between.finding).endswith("; low for the whole run; the idle first 1 min and last 2 min 30 s of the run not counted.")
+    assert ", low for the whole run (the idle first 1 min and last 2 min 30 s of the run not counted): 1 " in str(between.finding)
     assert "m0 GPU 0 is at 40.0% on average" in str(between.recommendation)
 
 
 def test_a_gpu_that_fluctuates_is_not_low_for_the_whole_run() -> None:
     outcome = judge(line(0, GPU, 0, [0.0 if number % 9 == 0 else 95.0 for number in range(1200)], start=START))
-    assert str(outcome.finding).endswith("; fluctuating throughout.")
+    assert ", fluctuating throughout: 1 fluctuating" in str(outcome.finding)
 
 
 def test_an_idle_tail_after_the_last_step() -> None:
@@ -186,9 +189,9 @@ def test_an_idle_tail_after_the_last_step() -> None:
     ]
     with sampled(line(0, GPU, 0, [90.0] * 900 + [0.0] * 300, start=START), step=steps) as store:
         outcome = judged(store, RULE, patience=100, window=240)
-    assert str(outcome.finding).endswith("; low only in an idle tail of 2 min 30 s, after the last step.")
+    assert ", low only in an idle tail of 2 min 30 s after the last step: 1 fluctuating" in str(outcome.finding)
     # The job ends with its last sample, at 599.5 s, its last step at 450 s.
-    assert "stood idle for the last 2 min 30 s, after the last step (finalization)." in str(outcome.recommendation)
+    assert "stood idle for the last 2 min 30 s after the last step (finalization)." in str(outcome.recommendation)
 
 
 @pytest.mark.parametrize(("samples", "advice"), [(4, "record for longer"), (99, "record for longer"), (100, None), (101, None)])
@@ -222,7 +225,7 @@ def test_few_samples_of_one_gpu_are_said() -> None:
     outcome = judge(line(0, GPU, 0, [95.0] * 200, start=START) + line(0, GPU, 1, [5.0] * 50, start=START), patience=100)
     assert (outcome.verdict, outcome.datapoints) == (FINE, 200)
     assert [row["state"] for row in plain_details(outcome)["devices"]] == ["fine", "too few samples"]
-    assert str(outcome.finding).endswith("; 1 GPU has too few samples to be judged.")
+    assert str(outcome.finding).endswith("; 1 GPU has too few samples to be evaluated.")
 
 
 def test_not_a_number_and_nothing() -> None:
@@ -253,8 +256,8 @@ def test_derived_utilization_is_named() -> None:
     assert "derived from kernel activity" in str(outcome.finding)
     # Derived utilization ends with the profile: it does not cover the rest of the run.
     assert outcome.cost is not None
-    assert (outcome.cost.of_ns, outcome.cost.base) == (1_999_000_000, "GPU time of the profile")
-    assert "low for the whole profile." in str(outcome.finding)
+    assert (outcome.cost.of_ns, outcome.cost.base) == (1_999_000_000, "GPU time in the profile window")
+    assert "low for the whole profile:" in str(outcome.finding)
     assert "of the run" not in str(outcome.finding)
 
 
@@ -315,7 +318,7 @@ def test_pauses_have_the_cause_with_most_of_their_time() -> None:
 def test_the_base_of_sampled_and_derived_utilization() -> None:
     sampled_gpu, derived_gpu = SimpleNamespace(derived=False), SimpleNamespace(derived=True)
     assert gpu_time([sampled_gpu, sampled_gpu]) == "GPU time of the run"
-    assert gpu_time([derived_gpu]) == "GPU time of the profile"
+    assert gpu_time([derived_gpu]) == "GPU time in the profile window"
     assert gpu_time([sampled_gpu, derived_gpu]) == "GPU time of the run, where some GPUs were only profiled"
 
 

@@ -49,7 +49,7 @@ def test_quantiles_of_every_machine() -> None:
         "Well used: the 95th percentile of the CPU is 90%, its median 90%; this is the whole machine, not the job alone."
     )
     assert outcome.datapoints == 5 * 101
-    assert outcome.finding == "2 machines: 1 well used, 1 with GPUs under-used, likely waiting for the CPU."
+    assert outcome.finding == "2 nodes: 1 well used, 1 with GPUs under-used, likely waiting for the CPU."
 
 
 def test_one_machine_gets_its_sentence() -> None:

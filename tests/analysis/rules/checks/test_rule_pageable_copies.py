@@ -59,7 +59,7 @@ def test_union_and_exposed_part(make_store: Callable[..., Store]) -> None:
         }
     ]  # fmt: skip
     assert result.finding == (
-        "Copies from or to pageable host memory take 60 ns of 200 ns, 30.0% of the profile of rank 0, host-0 GPU 0 (threshold 1%)."
+        "Copies from or to pageable host memory take 60 ns of 200 ns, 30.0% of the profile window of rank 0, host-0 GPU 0 (threshold 1%)."
     )
     assert finding is not None
     assert (finding.cost_ns, finding.cost_percent, finding.saving_ns) == (60, 30.0, 45)
@@ -99,7 +99,7 @@ def test_all_pinned_is_fine(make_store: Callable[..., Store]) -> None:
     result, finding = judged(make_store(names=NAMES, device_event=[copy(0, 50, pageable=False), run(50, 100)]))
     assert (result.verdict, finding, plain_details(result)["copies"], result.recommendation) == ("NoIssuesFound", None, [], None)
     assert result.finding == (
-        "Copies from or to pageable host memory take 0 ns of 100 ns, 0% of the profile of rank 0, host-0 GPU 0 (threshold 1%)."
+        "Copies from or to pageable host memory take 0 ns of 100 ns, 0% of the profile window of rank 0, host-0 GPU 0 (threshold 1%)."
     )
 
 

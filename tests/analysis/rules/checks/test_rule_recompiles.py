@@ -81,7 +81,7 @@ def test_recompilations_cost_the_idle_time_of_devices(make_store: MakeStore) -> 
     assert (rule.verdict, rule.triggered, rule.violations, rule.datapoints) == ("IssuesFound", 1, 2, 2)
     assert rule.finding == (
         "torch.compile recompiles 1 function 2 times after the first 3 steps, which takes 160 ms on the host. Devices have no work for"
-        " 140 ms meanwhile, 14.0% of the GPU time of the profile (threshold 5%)."
+        " 140 ms meanwhile, 14.0% of the GPU time in the profile window (threshold 5%)."
     )
     details = plain_details(rule)
     assert (details["compilations"], details["recompilations"], details["late"], details["compile_ns"]) == (2, 2, 2, 160 * MS)

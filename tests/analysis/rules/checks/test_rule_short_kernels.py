@@ -87,7 +87,7 @@ def test_cost_and_place(make_store: MakeStore) -> None:
     )  # fmt: skip
     (finding,) = report(store).findings
     assert (finding.cost_ns, finding.saving_ns, finding.cost_percent, finding.cost_per_step_ns) == (98 * US, 98 * US, 49.0, 14 * US)
-    assert (finding.where, finding.base) == ("rank 1, host-0 GPU 1", "GPU time of the profile")
+    assert (finding.where, finding.base) == ("rank 1, host-0 GPU 1", "GPU time in the profile window")
 
 
 def test_not_evaluated(make_store: MakeStore) -> None:

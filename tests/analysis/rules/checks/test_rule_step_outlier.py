@@ -174,7 +174,7 @@ def test_cost_is_what_outliers_take_beyond_the_median_of_the_loop(make_store: Ma
         "Remove the stall in 1 slow step",
     )
     assert result.finding == (
-        "1 of 20 steps of rank 0, host-0 took longer than 80.4 ns (mean 15 ns + 3 x standard deviation 21.8 ns), more than the threshold of"
+        "1 of 20 steps of rank 0, host-0 took longer than 80.4 ns (mean 15 ns + 3 × standard deviation 21.8 ns), more than the threshold of"
         " 0.5 outliers."
     )
 

@@ -14,7 +14,7 @@ from report_stub import empty_report
 
 
 def finding(text: str, advice: str, *, title: str = "Do it", rank: int = 1, cost: float = 50.0) -> Finding:
-    return Finding(rank, "Rule", "high", title, text, advice, None, 1, cost, None, 1, cost, "GPU time of the profile")
+    return Finding(rank, "Rule", "high", title, text, advice, None, 1, cost, None, 1, cost, "GPU time in the profile window")
 
 
 def report(*findings: Finding, kind: str = "training", frameworks: tuple[str, ...] = (), **tiles: float) -> Report:

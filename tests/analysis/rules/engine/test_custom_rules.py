@@ -312,7 +312,7 @@ def test_files_that_cannot_be_read(make_store: MakeStore, tmp_path: Path) -> Non
     missing = tmp_path / "missing.py"
     assert reason(str(missing)) == f"ValueError: {missing}: cannot be read (No such file or directory); give the path of a Python file"
     assert reason(str(tmp_path)) == f"ValueError: {tmp_path}: cannot be read (Is a directory); give the path of a Python file"
-    assert reason("s3://bucket/rule.py") == "ValueError: s3://bucket/rule.py is no file of this machine; copy it here and give its path"
+    assert reason("s3://bucket/rule.py") == "ValueError: s3://bucket/rule.py is not a file of this machine; copy it here and give its path"
     image = judged(store, ProfilerRule.custom(name="Image", image_uri="repository/image:1"))
     assert image.verdict == "Error"
     assert image.reason == "its code is in a container image, which does not run here; give a source file and rule_to_invoke"
@@ -379,8 +379,8 @@ def test_plain_values() -> None:
         "int": 3, "float": 0.5, "array": [[1, 2]], "series": [1, 2], "set": [1, 2], "frame": [{"a": 1}], "queue": [1], "enum": 1,
         "bool": True, "inf": None, "bytes": "b'x'",
         "cost": {
-            "title": "t", "ns": 1, "of_ns": 2, "saving_ns": None, "per_step_ns": None, "where": None, "base": "GPU time of the profile",
-            "saving_kind": "upper_bound",
+            "title": "t", "ns": 1, "of_ns": 2, "saving_ns": None, "per_step_ns": None, "where": None,
+            "base": "GPU time in the profile window", "saving_kind": "upper_bound",
         },
     }  # fmt: skip
 
@@ -724,7 +724,7 @@ def test_a_broken_installed_rule_is_an_error_of_its_name(package: Any, make_stor
         "Exiting": "SystemExit: 2; loaded from the package exiting",
         "Gone": "AttributeError: module 'acme_rules' has no attribute 'Nothing'; loaded from the package acme_rules",
         "Missing": "ModuleNotFoundError: No module named 'acme_nothing'; loaded from the package acme_rules",
-        "Number": "TypeError: acme_rules:not_a_rule is no subclass of postrun.Rule; loaded from the package acme_rules",
+        "Number": "TypeError: acme_rules:not_a_rule is not a subclass of postrun.Rule; loaded from the package acme_rules",
     }
 
 
@@ -746,7 +746,7 @@ def test_of_two_rules_of_one_name_the_first_runs_and_the_other_is_an_error(packa
 def test_a_figure_that_does_not_exist_is_answered_with_those_that_do(call: str, make_store: MakeStore, tmp_path: Path) -> None:
     text = f"import postrun\nclass Mine(postrun.Rule):\n    def evaluate(self, run, parameters):\n        {call}\n"
     reason = judged(sampled(make_store, 1), attached(tmp_path, text)).reason or ""
-    assert reason.startswith("ValueError: 'gpuu' is no figure of the samples; accepted: gpu, gpu_memory, core, core_iowait, cpu")
+    assert reason.startswith("ValueError: 'gpuu' is not a figure of the samples; accepted: gpu, gpu_memory, core, core_iowait, cpu")
 
 
 def test_each_window_of_the_documented_rule_is_judged_by_itself(make_store: MakeStore, tmp_path: Path, project_root: Path) -> None:

@@ -371,8 +371,8 @@ def test_settings_stand_over_everything() -> None:
     }
     for settings, message in (
         ({"BatchSize_patience": 0}, "BatchSize_patience=0: patience must be a positive integer! "),
-        ({"BatchSize_pateince": 1}, "'pateince' is no parameter of BatchSize"),
-        ({"Batch_patience": 1}, "'Batch' is no rule"),
+        ({"BatchSize_pateince": 1}, "'pateince' is not a parameter of BatchSize"),
+        ({"Batch_patience": 1}, "'Batch' is not a rule"),
         ({"patience": 1}, "'patience' names no rule; write CPUBottleneck_patience or "),
         ({"HostBound_host_share": 1}, r"HostBound_host_share: HostBound is turned off; .* \(on: BatchSize\)"),
     ):
@@ -395,7 +395,7 @@ def test_the_same_rule_may_be_attached_under_another_name() -> None:
         ([rule_configs.ProfilerReport(CPUBottleneck_patience=5), "CPUBottleneck"],
          "CPUBottleneck is attached itself, and ProfilerReport sets patience of it; set them in one place"),
         ([ProfilerRule.sagemaker(rule_configs.CPUBottleneck(), name="iobottleneck")], "iobottleneck is the name of another rule"),
-        (["CPUBotleneck"], r"'CPUBotleneck' is no rule \(did you mean CPUBottleneck\?\); accepted: ProfilerReport, CPUBottleneck"),
+        (["CPUBotleneck"], r"'CPUBotleneck' is not a rule \(did you mean CPUBottleneck\?\); accepted: ProfilerReport, CPUBottleneck"),
     ],
 )  # fmt: skip
 def test_names_must_differ_and_exist(rules: list[Any], message: str) -> None:
@@ -423,7 +423,7 @@ def test_values_changed_after_the_making_are_checked_again() -> None:
 
 @pytest.mark.parametrize("rule", [3, rule_configs.CPUBottleneck, int, None])
 def test_what_is_no_rule(rule: Any) -> None:
-    with pytest.raises(TypeError, match=r"is no rule|is a class; attach an object of it: CPUBottleneck\(\)"):
+    with pytest.raises(TypeError, match=r"is not a rule|is a class; attach an object of it: CPUBottleneck\(\)"):
         selection([rule])
 
 

@@ -271,7 +271,7 @@ def write_steps(folder: Path, durations_us: list[int]) -> None:
 
 @pytest.mark.parametrize(("usual", "slow", "often"), [(569_286, 5_188_368, 20), (999_983, 77_777_777, 23)])
 def test_a_step_as_long_as_the_threshold_is_no_outlier(usual: int, slow: int, often: int, tmp_path: Path) -> None:
-    # m of 26 m steps are slow: mean + 5 x standard deviation is exactly the slow ones' length
+    # m of 26 m steps are slow: mean + 5 × standard deviation is exactly the slow ones' length
     write_steps(tmp_path, ([usual] * 25 + [slow]) * often)
     assert reasons(tmp_path, {"StepOutlier_n_outliers": 1})["StepOutlier"] == ("NoIssuesFound", None)
     assert reasons(tmp_path, {"StepOutlier_n_outliers": 1, "StepOutlier_stddev": 4.9})["StepOutlier"] == ("IssuesFound", None)
