@@ -80,7 +80,7 @@ def machines(nodes: Sequence[str]) -> str:
 
 
 def too_few(rule: str, samples: int, more_than: float, run: RunData, *, parameter: str, derived: bool, what: str = "samples") -> str:
-    """Return why a rule was not evaluated: "612 of more than 1 000 samples needed".
+    """Return why a rule was not evaluated: "612 of more than 1,000 samples needed".
 
     If the figures are derived and not too few, the reason also names the option that lowers the required number."""
     reason = f"{count(samples)} of more than {number(more_than)} {what} needed"
