@@ -133,7 +133,7 @@ class Bottleneck(SampleRule):
             + ".",
             recommendation=self.recommendation(max(issues, key=_share), run, details.active) if issues else None,
             cost=self._cost(measured, interval, run) if issues else None,
-            checks=f"Finds machines on which most cores are often idle while {self.core_state}." if alone else None,
+            checks=f"Finds nodes on which most cores are often idle while {self.core_state}." if alone else None,
             condition=f"the mean of the cores is below 50% while {self.core_condition}" if alone else None,
         )
 
@@ -285,7 +285,7 @@ def _longest(active: Active) -> str:
 def _parameters(gpu_threshold: tuple[int, int], limit: Parameter, patience: int) -> tuple[Parameter, ...]:
     """Return the parameters; documented default of ``patience``, both of the GPU's."""
     return (
-        Parameter("threshold", "%", 50, 50, "percentile", "share of a machine's snapshots that may be bottlenecks"),
+        Parameter("threshold", "%", 50, 50, "percentile", "share of a node's snapshots that may be bottlenecks"),
         Parameter("gpu_threshold", "%", *gpu_threshold, "percentile", "a snapshot is low if a used GPU is below this"),
         limit,
         Parameter(
@@ -294,7 +294,7 @@ def _parameters(gpu_threshold: tuple[int, int], limit: Parameter, patience: int)
             patience,
             1000,
             "positive",
-            "a machine is evaluated, over the whole run, if it has more snapshots than this",
+            "a node is evaluated, over the whole run, if it has more snapshots than this",
             seconds=True,
         ),
     )
@@ -308,9 +308,9 @@ class CPUBottleneck(Bottleneck):
         (10, 10), Parameter("cpu_threshold", "%", 90, 90, "percentile", "a low snapshot is a bottleneck if a core is above this"), 100
     )
     needs = "Samples of GPU utilization and of every core's utilization. Kernel activity can replace the samples of GPU utilization."
-    checks = "Finds machines on which a GPU is often hardly used while a core is at its limit."
+    checks = "Finds nodes on which a GPU is often hardly used while a core is at its limit."
     condition = (
-        "in more than `threshold` of a machine's snapshots, a GPU is below `gpu_threshold` while a core is above `cpu_threshold`; the"
+        "in more than `threshold` of a node's snapshots, a GPU is below `gpu_threshold` while a core is above `cpu_threshold`; the"
         " number of snapshots is above `patience`"
     )
     advice = "Take work off the cores that feed the GPUs, or give them more cores."
@@ -322,7 +322,7 @@ class CPUBottleneck(Bottleneck):
     absent = NO_CPU
     title = "Take work off the processor"
     core_state = "a core is at its limit"
-    core_condition = "a core is above `cpu_threshold`, in more than `threshold` of a machine's snapshots"
+    core_condition = "a core is above `cpu_threshold`, in more than `threshold` of a node's snapshots"
 
     def state(self, parameters: Parameters) -> str:
         return f"a core was above {threshold_text(parameters['cpu_threshold'])}"
@@ -356,9 +356,9 @@ class IOBottleneck(Bottleneck):
         1000,
     )
     needs = "Samples of GPU utilization and of every core's I/O wait. Kernel activity can replace the samples of GPU utilization."
-    checks = "Finds machines on which a GPU is often hardly used while a core waits for I/O."
+    checks = "Finds nodes on which a GPU is often hardly used while a core waits for I/O."
     condition = (
-        "in more than `threshold` of a machine's snapshots, a GPU is below `gpu_threshold` while a core's I/O wait is above"
+        "in more than `threshold` of a node's snapshots, a GPU is below `gpu_threshold` while a core's I/O wait is above"
         " `io_threshold`; the number of snapshots is above `patience`"
     )
     advice = "Read ahead in more processes, or keep the data on faster storage."
@@ -370,7 +370,7 @@ class IOBottleneck(Bottleneck):
     absent = "no I/O wait samples in this run"
     title = "Shorten the waits for I/O"
     core_state = "a core waits for I/O"
-    core_condition = "a core's I/O wait is above `io_threshold`, in more than `threshold` of a machine's snapshots"
+    core_condition = "a core's I/O wait is above `io_threshold`, in more than `threshold` of a node's snapshots"
 
     def state(self, parameters: Parameters) -> str:
         return f"a core waited for I/O more than {threshold_text(parameters['io_threshold'])} of the time"

@@ -66,12 +66,12 @@ class Dataloader(Rule):
     parameters: ClassVar[tuple[Parameter, ...]] = (
         Parameter("min_threshold", "% of cores", 70, 70, "positive", "smallest number of data loading processes, in percent of the cores"),
         Parameter("max_threshold", "% of cores", 200, 200, "positive", "largest number of data loading processes, in percent of the cores"),
-        Parameter("patience", "1 s buckets", 10, 10, "positive", "a machine is evaluated if it loads data in more than this many seconds"),
+        Parameter("patience", "1 s buckets", 10, 10, "positive", "a node is evaluated if it loads data in more than this many seconds"),
     )
     needs: ClassVar[str] = "Intervals of data loader processes, or `num_workers`, and the number of cores."
-    checks: ClassVar[str] = "Compares the number of data loading processes of each machine with its cores."
+    checks: ClassVar[str] = "Compares the number of data loading processes of each node with its cores."
     condition: ClassVar[str] = (
-        "the data loading processes of a machine are fewer than `min_threshold` or more than `max_threshold` of its cores; the machine"
+        "the data loading processes of a node are fewer than `min_threshold` or more than `max_threshold` of its cores; the node"
         " loads data in more than `patience` seconds"
     )
     advice: ClassVar[str] = "Set `num_workers` of the data loaders to about the number of cores for each training process."

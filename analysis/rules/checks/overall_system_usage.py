@@ -25,7 +25,7 @@ class OverallSystemUsage(Rule):
     category = "system"
     informs = True
     needs = "System metrics: samples of GPU and CPU utilization, memory and I/O wait."
-    checks = "Reports maximum, p99, p95, p50 and minimum of network, GPU, CPU, their memory and I/O wait of each machine."
+    checks = "Reports maximum, p99, p95, p50 and minimum of network, GPU, CPU, their memory and I/O wait of each node."
     condition = "never: it only informs"
     advice = "Choose an instance type that fits the resources the run uses."
 
