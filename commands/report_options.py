@@ -212,7 +212,7 @@ MAX_UNPACKED = option(
 )
 JOINING = [
     option("--same", multiple=True, type=Listed(r"[\n;]+"), callback=_same, metavar="FILE,FILE[,...]",
-           help="These files are of one machine, though they do not state it; may be repeated."),
+           help="These files belong to one node, which they do not state; may be repeated."),
     option("--clock-offset", "clock_offsets", multiple=True, type=Listed(r"[\n;]+"), callback=_clock_offsets, metavar="FILE=OFFSET",
            help="Add this to the times of a file, such as smi.csv=-2h or trace.json=1.5s (ns, us, ms, s, min, h); may be repeated."),
 ]  # fmt: skip

@@ -54,7 +54,7 @@ def ingest(
     files. Damage of a file is noted in ``ingest_note``, never raised.
     ``max_unpacked``: how much a compressed file may unpack to, such as "50GB" (None: 20 GB or 200 times its size, whichever is larger).
     The URL of an object store represents the objects below it, which are first copied to a temporary folder.
-    ``same``: groups of files that are of one node. ``clock_offsets``: nanoseconds to add to the times of a file. Both name files by path,
+    ``same``: groups of files of one node. ``clock_offsets``: nanoseconds to add to the times of a file. Both name files by path,
     or by the end of it that no other file of the run has.
     Links that lead out of a folder are left out, except to ``linked``, real paths of files.
     Raises InputError if a path does not exist or no usable file is found, UsageError for a run store among other files, and for a

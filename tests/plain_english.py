@@ -81,6 +81,9 @@ PHRASES = [
         (r"\bcall(?:s|ed|ing)? off\b", "cancel"),
         (rf"\bholds? (?={NOUN})(?!(?:the|a|its) (?:lock|GIL|subscription))", "contains"),
         (r"\b(?:comes?|came) to (?!be\b|an end|the same|light|rest)", "reaches, is"),
+        (r"\b(?:is|are|was|were) of (?:one|them|all|several|none|both)\b", "belong to, come from, have"),
+        (r"\bfurther ones\b", "others, more"),
+        (r"\b(?:the|its|their) begin\b(?! (?:and end )?events?\b)", "start"),
         (rf"\b\w*(?:{BRITISH_ISE})is(?:e|es|ed|er|ing|ation|ations)\b", "US spelling: -ize"),
         (rf"\b(?:{BRITISH_OUR})\w*|\b(?:{BRITISH})s?\b", "US spelling"),
     )

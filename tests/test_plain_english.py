@@ -47,6 +47,9 @@ SNIPPETS = [
     ("The run is called off.", "The run is canceled."),
     ("A folder holds the traces.", "The thread holds the lock."),
     ("The rate comes to 3 GB/s.", "The run comes to an end."),
+    ("The files are of one node.", "The rows are of equal length."),
+    ("The first ten, and further ones.", "No further rows follow."),
+    ("It lasts from its begin to its end.", "The row of the begin event, and those of the begin and end events."),
     ("Mean utilisation of a GPU.", "A raised error, an otherwise fine run."),
     ("The colours of neighbouring bars.", "The colors of adjacent bars."),
 ]

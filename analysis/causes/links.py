@@ -1,6 +1,6 @@
 """Expected bus bandwidth of the links of a process group: GPU model, GPUs per node, and the nodes of the group -> GB/s per GPU.
 
-Bandwidths are of one direction, in 10^9 bytes per second, by the data sheet of the vendor (``analysis/device/gpu_products.py``); the bus
+Bandwidths are for one direction, in 10^9 bytes per second, by the data sheet of the vendor (``analysis/device/gpu_products.py``); the bus
 bandwidth of nccl-tests compares with them. A model, form or network that the run does not name is unknown: no default replaces it.
 """
 

@@ -35,7 +35,7 @@ communication; null if its other ranks are unknown. Times are in ns of one clock
 class Job:
     """Operations in an order in which they can be simulated, and their predecessors.
 
-    ``operations``: the columns of OPERATIONS, and ``gap`` (from the end of the latest predecessor, or from the begin of the job, and the
+    ``operations``: the columns of OPERATIONS, and ``gap`` (from the end of the latest predecessor, or from the start of the job, and the
     idle time within it, in ns), ``kept`` (the gap, but not more than the median of the type: longer ones wait for something that is not
     recorded), ``transfer`` (of a communication: its end - the latest start of its ranks; else its duration without the idle time), and
     ``ideal`` (of a communication: the median of the type; else the mean). ``group``: number of the communication of each operation, -1
@@ -117,7 +117,7 @@ def job(operations: pl.DataFrame) -> Job:
 
 
 def makespan(job: Job, gaps: Sequence[float], transfers: Sequence[float]) -> float:
-    """Return the time from the begin of a job to its last end.
+    """Return the time from the start of a job to its last end.
 
     ``gaps``, ``transfers``: of each operation, in the order of the job."""
     ends: list[float] = []  # of computation

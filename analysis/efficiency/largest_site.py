@@ -22,7 +22,7 @@ NUMBER: Final = re.compile(r"(?<=[._])\d+(?=\.|$)")  # of an instance (Linear_3)
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A module path, with ``*`` for numbers if it is of several modules, and a line (file:line). None: unknown, or of several."""
+    """A module path, with ``*`` for numbers if it names several modules, and a line (file:line). None: unknown, or several."""
 
     module: str | None
     line: str | None

@@ -17,7 +17,7 @@ def module_kinds(modules: Sequence[Module]) -> tuple[Module, ...]:
     """Return the sums over modules whose paths differ in numbers alone.
 
     ``modules``: a tree, as in the report. The rows are a tree of the same order, with ``*`` for numbers that differ; the last row is the
-    work outside of all modules. Empty if no two modules are of one kind."""
+    work outside of all modules. Empty if no two modules are of the same kind."""
     sums: dict[_Path, list[int]] = {}
     members: defaultdict[_Path, set[str]] = defaultdict(set)
     for row in modules:

@@ -15,7 +15,7 @@ from ..toolkit.intervals import nested
 NONE: Final = 0  # number of the path of no module
 _REPEATED: Final = 1  # number of the root of paths within a repeated forward pass
 DEEPEST: Final = 64  # modules within modules beyond this depth count for the one around them
-MOST: Final = 20_000  # distinct paths; further ones count for the module around them
+MOST: Final = 20_000  # distinct paths; others count for the module around them
 
 _THREAD: Final = ["process", "tid"]
 

@@ -23,7 +23,7 @@ _NO_MODULE: Final = (
     r"|^execute_|^step\[|^\[Executor\]|^(prefill|decode)\[|^aws_marker-|^PyTorch Profiler|^DistributedDataParallel\.forward$"
     r"| \(dynamo_timed\)$|_data: (fn_name=.*, )?compile_id="
 )
-# FSDP marks the begin and the end of a module's pass, each by a short range.
+# FSDP marks the start and the end of a module's pass, each by a short range.
 _FSDP: Final = r"^FSDP::(pre|post)_(forward|backward)(?: \((.+)\))?$"
 
 _NAMES: Final = """

@@ -28,8 +28,8 @@ def sampling_interval(samples: pl.DataFrame) -> int | None:
 def with_snapshots(samples: pl.DataFrame) -> pl.DataFrame:
     """Add ``snapshot_ns``, the time of the first sample of the snapshot; sort by it.
 
-    ``samples`` are of one node. A snapshot contains the samples within 20 ms of its first one and less than half the sampling interval from
-    it; the next sample begins the next snapshot.
+    All ``samples`` belong to one node. A snapshot contains the samples within 20 ms of its first one and less than half the sampling
+    interval from it; the next sample begins the next snapshot.
     """
     times = samples["time_ns"].unique().sort()
     ordered = samples.sort("time_ns", maintain_order=True)

@@ -143,7 +143,7 @@ class PreprocessingRow(DetailsRow):
 
 
 class HostPreprocessingDetails(RuleDetails):
-    """``loading_ns``: time of the loader's calls; ``known_percent``: the part that ``rows`` and further ones name, None if
+    """``loading_ns``: time of the loader's calls; ``known_percent``: the part that ``rows`` and other rows name, None if
     the waits are too short to look. ``waited_ns``: time for
     which devices, or without them steps, wait meanwhile; ``waited_percent``: of ``base``."""
 

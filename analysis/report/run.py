@@ -136,7 +136,7 @@ class JobStatistics:
 @dataclass(frozen=True, slots=True)
 class Note:
     """A repair, loss or assumption of the readers, of one kind (code). ``files``: number of files; if above 1, then ``file`` and
-    ``message`` are those of the first file, and ``count`` is of all."""
+    ``message`` are those of the first file, and ``count`` includes all files."""
 
     file: str | None
     severity: str  # info, warning, error

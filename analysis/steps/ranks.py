@@ -116,7 +116,7 @@ def _in_groups(compared: pl.DataFrame, kernels: pl.DataFrame, ranks: Mapping[int
 
 
 def _largest(numbered: pl.DataFrame) -> pl.DataFrame:
-    """Leave each process its longest ``GROUPS`` groups; the rest is of all ranks."""
+    """Leave each process its longest ``GROUPS`` groups; the rest belongs to all ranks."""
     sums = numbered.group_by("process", "group").agg(pl.col("duration").sum()).sort("duration", "group", descending=[True, False])
     rest = sums.filter(pl.int_range(pl.len()).over("process") >= GROUPS)["group"].unique()
     return numbered.with_columns(group=pl.when(pl.col("group").is_in(rest.implode())).then(0).otherwise("group"))

@@ -8,7 +8,7 @@ from typing import Final
 
 from ..report.device import DeviceTime
 
-UNKNOWN_HOST: Final = "unknown host"  # the readers' name of a node that no file names; further ones are "unknown host 2" and so on
+UNKNOWN_HOST: Final = "unknown host"  # the readers' name of a node that no file names; others are "unknown host 2" and so on
 
 
 def place(node: str, rank: int | None, device: int | None) -> str:

@@ -43,7 +43,7 @@ _MESSAGES: Final[dict[str, tuple[Severity, str]]] = {
     "text_cut": ("warning", f"Texts longer than {TEXT_BYTES >> 10} KiB were cut; each shows its length and a checksum."),
     "text_left_out": (
         "warning",
-        f"The file has more than {NAMES:,} texts or {NAME_TEXT_BYTES >> 20} MiB of them, the limit; further ones read {LEFT_OUT}.",
+        f"The file has more than {NAMES:,} texts or {NAME_TEXT_BYTES >> 20} MiB of them, the limit; the others read {LEFT_OUT}.",
     ),
     "metadata_left_out": ("warning", f"Metadata events beyond the limit of {MEMBER_LIMIT >> 20} MiB were left out."),
     "combination_left_out": (

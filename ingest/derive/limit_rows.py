@@ -64,7 +64,7 @@ def limit_rows(store: Store) -> None:
     removed["devices", DEVICES] += _remove_further_devices(store)
     for (what, bound), count in removed.items():
         if count:
-            text = f"The run has more than {bound:,} {what}, the limit; the events of the further ones were left out."
+            text = f"The run has more than {bound:,} {what}, the limit; the events of the others were left out."
             store.note("warning", "limit_reached", text, count=count)
     if LEFT_OUT in store.limited:
         name = store.name_ids([LEFT_OUT])[0]
@@ -80,7 +80,7 @@ def limit_rows(store: Store) -> None:
     if store.signatures.left_out:
         text = (
             f"The run has more than {SIGNATURES:,} signatures of operators or {SIGNATURE_BYTES >> 20} MiB of them, the limit; calls with"
-            " further ones have no shapes and no stacks."
+            " others have no shapes and no stacks."
         )
         store.note("warning", "limit_reached", text, count=store.signatures.left_out)
     if cut := store.limited.get("text_cut"):
@@ -136,6 +136,6 @@ def _remove_further_nodes(store: Store) -> None:
         execute("UPDATE source_map SET node = NULL, process = NULL WHERE node = ?", [node])
         text = (
             f"The run has more than {NODES:,} nodes or {PROCESSES:,} processes, or one file more than {NODES_PER_FILE:,} nodes or"
-            f" {PROCESSES_PER_FILE:,} processes, the limits; the events of the further ones were left out."
+            f" {PROCESSES_PER_FILE:,} processes, the limits; the events of the others were left out."
         )
         store.note("warning", "limit_reached", text, count=removed + store.limited.get("unplaced", 0))

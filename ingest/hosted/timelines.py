@@ -201,7 +201,7 @@ def _with_declarations(events: pl.DataFrame, bases: Sequence[tuple[int, int]], p
 def _closed(events: pl.DataFrame) -> tuple[pl.DataFrame, int, int]:
     """Return complete events, and the numbers of unclosed begins and of stray ends.
 
-    A pair has the name, phase and start of the begin, and the arguments of the end, else of the begin.
+    A pair has the name, phase and start of the begin event, and the arguments of the end event, or else of the begin event.
     """
     import polars as pl
 

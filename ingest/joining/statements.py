@@ -1,4 +1,4 @@
-"""The user's statements about sources: which are of one node (``--same``), and offsets of clocks (``--clock-offset``).
+"""The user's statements about sources: which belong to one node (``--same``), and offsets of clocks (``--clock-offset``).
 
 Names of files in these options -> ids of sources. A name is a path of the run, or the end of a path.
 """

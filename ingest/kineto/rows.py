@@ -122,7 +122,7 @@ class KinetoRows:
         return True
 
     def close_ranges(self) -> None:
-        """Convert the begin and end events to rows when there are no further ones."""
+        """Convert the begin and end events to rows when all of them are known."""
         if not self.open_ranges:
             return
         events = pl.concat(self.open_ranges)

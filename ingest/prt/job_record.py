@@ -20,7 +20,7 @@ _PARAMETER: Final = "param."
 PREFIXES: Final = (_JOB, _PARAMETER)
 PROCESS_ID: Final = "job.pid"
 _MAX_CHARACTERS: Final = 2000  # of a value in the run's metadata
-# Facts with a column in the run's row, and times, which are of one recorder.
+# Facts with a column in the run's row, and times, which come from one recorder.
 _NOT_SHOWN: Final = frozenset(
     {"job.name", "job.instance_type", "job.hosts", "job.memory_bytes", "job.started_ns", "job.ended_ns", PROCESS_ID, "job.inside"}
     | {f"job.environment.{name}" for name in ("RANK", "LOCAL_RANK", "GROUP_RANK")}

@@ -38,7 +38,7 @@ class GpuWindows:
     def add(self, process: int, session: bytes, source: int, metadata: Mapping[str, str]) -> list[int]:
         """Add the windows of a file; return the limits between them.
 
-        A limit is the middle between the end of one window and the begin of the next, because clocks of devices run a little early or late.
+        A limit is the middle between the end of one window and the start of the next, because clocks of devices run a little early or late.
         """
         known = self._sessions.setdefault((process, session), _Session(source))
         for key, value in metadata.items():

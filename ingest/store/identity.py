@@ -115,7 +115,7 @@ class Placement:
         self._recorded.append((node, process, Identity(None, pid, rank, None), first_ns, last_ns))
 
     def assign(self, identity: Identity, facts: Facts, source: int, label: str) -> tuple[int, int]:
-        """Return node and process of a file; new ones if no earlier file is of them."""
+        """Return node and process of a file; new ones if no earlier file belongs to them."""
         if identity.hostname is not None:
             node = self.registry.node(identity.hostname)
             return node, self._process(node, identity, source, label)

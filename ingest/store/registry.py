@@ -14,7 +14,7 @@ from .store import Store
 from .texts import storable
 from .time_limits import clamped
 
-UNKNOWN_HOST: Final = "unknown host"  # Name of a node that no file names; further ones are "unknown host 2" and so on
+UNKNOWN_HOST: Final = "unknown host"  # Name of a node that no file names; others are "unknown host 2" and so on
 
 
 def is_same_host(name: str, hostname: str) -> bool:

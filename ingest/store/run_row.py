@@ -85,7 +85,7 @@ def write_run(
     for key, values in described.items():
         described[key], left_out = cut_values(values)
         if left_out:
-            text = f"The job has more than {PARAMETERS:,} {key}, the limit; the further ones were left out."
+            text = f"The job has more than {PARAMETERS:,} {key}, the limit; the others were left out."
             store.note("warning", "limit_reached", text, count=left_out)
     store.insert(
         "run",

@@ -190,9 +190,9 @@ class Tables(Queries):
     ) -> None:
         """Add rows in bulk; missing columns become null, unknown columns are an error.
 
-        Rows of impossible times or values are left out and counted in ``left_out``. Events are of one row of ``source_map``, ``source_id``
-        (:meth:`map_source`), or have columns ``node`` and ``process`` and are of the file ``source``. The ids of events count rows in the
-        order of ``data``; they are stored in the order of their times.
+        Rows of impossible times or values are left out and counted in ``left_out``. Events belong to one row of ``source_map``,
+        ``source_id`` (:meth:`map_source`), or have columns ``node`` and ``process`` and belong to the file ``source``. The ids of events
+        count rows in the order of ``data``; they are stored in the order of their times.
         """
         import pyarrow as pa
 

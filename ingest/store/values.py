@@ -46,7 +46,7 @@ REQUIRED: Final[dict[str, tuple[str, ...]]] = {
     "compilation": ("node", "process", "source", "frame", "version", "backward", "graph_breaks", "limit_reached", "finished"),
     "ingest_note": ("severity", "code", "message", "count"),
 }
-# Table -> columns whose values together are of one row.
+# Table -> columns whose values together belong to one row.
 UNIQUE: Final = {
     "source_map": "source_id",
     "thread_alias": "source_id, tid",

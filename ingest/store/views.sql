@@ -1,6 +1,6 @@
--- Views of a run store: what the rows of its tables are. The analysis asks these views, and a user who opens the file has the same
--- definitions. Above each view: a line for the view, and one for each of its columns. A view joins no more than most of its queries use,
--- because DuckDB makes a join also for a query that uses none of its columns.
+-- Views of a run store, which define the rows of its tables. The analysis queries these views, and a user who opens the file has the same
+-- definitions. The comment above each view has a line for the view and a line for each of its columns. A view joins no more than most of
+-- its queries use, because DuckDB executes a join even for a query that uses none of its columns.
 
 -- Events: rows of the schema raw with their process, node and time by source_map, without the rows of left_out. Ids above 2^62 - 1 are
 -- not moved: no profiler writes them, and the sum would not fit. views.py derives faster views: a column of a joined table that has one
@@ -20,7 +20,7 @@
 -- external_id: links to the operator of the same process
 -- bytes: size of a copy or memset; bytes
 -- copy_kind: direction of a copy, such as HtoD
--- pageable: of copies: whether host memory was pageable; null if unknown
+-- pageable: whether the host memory of a copy was pageable; null if unknown
 -- grid_x: blocks in x
 -- grid_y: blocks in y
 -- grid_z: blocks in z
@@ -52,16 +52,16 @@ ANTI JOIN (SELECT id FROM left_out WHERE table_name = 'device_event') AS l ON l.
 -- collective: record of a collective with its size: of its kernel, or of the framework's call
 -- node: id in table node
 -- process: id in table process
--- on_device: record of the kernel, not of the call
+-- on_device: true for a record of the kernel, false for a record of the call
 -- tid: thread of the call
 -- start_ns: start; ns
 -- duration_ns: duration; ns
--- correlation: of the kernel
+-- correlation: correlation of the kernel
 -- external_id: links to the operator of the same process
 -- operation: name of the collective, such as allreduce
 -- element_type: type of an element
--- in_elements: elements of all tensors that this rank gives
--- out_elements: elements of all tensors that this rank gets
+-- in_elements: elements of all input tensors of this rank
+-- out_elements: elements of all output tensors of this rank
 -- group_name: name of the process group
 -- group_ranks: ranks of the group, as JSON text
 -- group_size: ranks in the group
@@ -112,9 +112,9 @@ ANTI JOIN (SELECT id FROM left_out WHERE table_name = 'allocation') AS l ON l.id
 -- duration_ns: duration; ns
 -- correlation: links to the device events of the same process; null or 0 if there are none
 -- external_id: links to the operator of the same process
--- signature: id in table signature, of operators
--- sequence: number that an operator shares with the node of autograd that differentiates it
--- forward_thread: number of the thread that ran the forward operator, of nodes of autograd; counted by the framework
+-- signature: id in table signature; only for operators
+-- sequence: number that an operator shares with the autograd node that differentiates it
+-- forward_thread: number of the thread that ran the forward operator, as counted by the framework; only for autograd nodes
 -- id: number of the row, in the order of the source; unique in this view
 -- source: id in table source
 CREATE VIEW host_event AS
@@ -135,15 +135,15 @@ ANTI JOIN (SELECT id FROM left_out WHERE table_name = 'host_event') AS l ON l.id
 -- process: id in table process
 -- tid: thread
 -- side: host, or device if the profiler projected the range onto a stream
--- device: number of the GPU on its node, of device ranges
--- stream: stream, of device ranges
+-- device: number of the GPU on its node; only for device ranges
+-- stream: stream; only for device ranges
 -- name: id in table name
 -- value: number in the name or of the step (ProfilerStep#12: 12)
 -- start_ns: start; ns
 -- duration_ns: duration; ns
--- depth: ranges of the same thread around it
--- phase: mode, of sources that have one (Step:ModeKeys.TRAIN)
--- complete: whether its end was recorded
+-- depth: number of ranges around it on its thread
+-- phase: mode, if the source has one (Step:ModeKeys.TRAIN)
+-- complete: true if its end was recorded
 -- arguments: JSON object with facts that a rule needs (num_workers, pin_memory of a data loader), mostly null
 -- id: number of the row, in the order of the source; unique in this view
 -- source: id in table source
@@ -161,7 +161,7 @@ ANTI JOIN (SELECT id FROM left_out WHERE table_name = 'annotation') AS l ON l.id
 -- sample: value of a metric
 -- node: id in table node
 -- metric: name of the metric
--- unit: number of the core or GPU, null for the whole node; of a counter the process that recorded it
+-- unit: number of the core or GPU; null for the complete node. For a counter, the process that recorded it
 -- time_ns: time of the measurement; ns
 -- value: value, in the unit of the metric
 -- id: number of the row, in the order of the source; unique in this view
@@ -185,13 +185,13 @@ ANTI JOIN (SELECT id FROM left_out WHERE table_name = 'sample') AS l ON l.id = r
 -- name: id of the name
 -- text: name as the source has it
 -- value: number in the name or of the step
--- start_ns: start
--- duration_ns: length in ns; null if the range has no end
--- end_ns: end; null if the range has no end
+-- start_ns: start; ns
+-- duration_ns: duration; ns; null if the range has no end
+-- end_ns: end; ns; null if the range has no end
 -- depth: number of ranges around it on its thread
--- phase: phase of sources that have one
--- complete: false if the range was not closed
--- arguments: JSON object of further facts
+-- phase: phase, if the source has one
+-- complete: true if its end was recorded
+-- arguments: JSON object with other facts
 -- id: number of the row in its table
 -- source: file of the event
 CREATE VIEW annotated AS
@@ -201,17 +201,17 @@ FROM annotation AS a LEFT JOIN name AS n ON n.id = a.name;
 
 -- host_call: call or function of the host, with its name and its end
 -- node: node of the process
--- process: process that called
+-- process: process that made the call
 -- tid: thread
 -- kind: launch, sync, call, operator, python, loader or overhead
--- runtime: a call of the GPU runtime or driver: launch, sync or call
+-- runtime: true for a call of the GPU runtime or driver (launch, sync or call)
 -- name: id of the name
 -- text: name as the source has it
--- start_ns: start
--- duration_ns: length in ns
+-- start_ns: start; ns
+-- duration_ns: duration; ns
 -- end_ns: end; ns
--- correlation: of the device work that the call launched
--- external_id: of the operator
+-- correlation: correlation of the device work that the call launched
+-- external_id: external id of the operator
 -- id: number of the row in its table
 -- source: file of the event
 CREATE VIEW host_call AS
@@ -227,33 +227,33 @@ SELECT id FROM name WHERE category = 'communication';
 -- device_run: execution of a kernel, a copy or a memset on a device
 -- node: node of the device
 -- process: process that launched it
--- device: GPU, as the node counts it
+-- device: number of the GPU on its node
 -- context: context on the device
 -- stream: stream
 -- kind: kernel, memcpy or memset
--- kernel: a kernel
--- memcpy: a copy
--- memset: a memset
--- memory: a copy or a memset
--- communication: a kernel of a collective or of a transfer between ranks
--- computation: a kernel that is not communication
+-- kernel: true for a kernel
+-- memcpy: true for a copy
+-- memset: true for a memset
+-- memory: true for a copy or memset
+-- communication: true for a kernel of a collective or of a transfer between ranks
+-- computation: true for a kernel that is not communication
 -- name: id of the name
--- start_ns: start
--- duration_ns: length in ns
+-- start_ns: start; ns
+-- duration_ns: duration; ns
 -- end_ns: end; ns
--- correlation: of its launch in the process
--- external_id: of the operator that launched it
--- bytes: of a copy or a memset
+-- correlation: correlation of its launch in the process
+-- external_id: external id of the operator that launched it
+-- bytes: size of a copy or memset; bytes
 -- copy_kind: direction of a copy
 -- pageable: whether the host memory of a copy was pageable; null if unknown
--- grid_x: blocks of the grid
--- grid_y: blocks of the grid
--- grid_z: blocks of the grid
--- block_x: threads of a block
--- block_y: threads of a block
--- block_z: threads of a block
+-- grid_x: blocks in x
+-- grid_y: blocks in y
+-- grid_z: blocks in z
+-- block_x: threads of a block in x
+-- block_y: threads of a block in y
+-- block_z: threads of a block in z
 -- registers: registers of a thread
--- shared_memory: bytes of shared memory of a block
+-- shared_memory: shared memory of a block; bytes
 -- graph_node: node of its CUDA graph
 -- occupancy: estimated achieved occupancy, by the profiler; percent
 -- blocks_per_sm: blocks of the grid per multiprocessor, by the profiler
@@ -271,36 +271,36 @@ FROM (
 ) AS e
 WHERE e.kind <> 'sync';
 
--- device_work: device_run with its names, and with what is known of its process
+-- device_work: row of device_run with its names and the facts of its process
 -- node: node of the device
 -- process: process that launched it
--- device: GPU, as the node counts it
+-- device: number of the GPU on its node
 -- context: context on the device
 -- stream: stream
 -- kind: kernel, memcpy or memset
--- kernel: a kernel
--- memcpy: a copy
--- memset: a memset
--- memory: a copy or a memset
--- communication: a kernel of a collective or of a transfer between ranks
--- computation: a kernel that is not communication
+-- kernel: true for a kernel
+-- memcpy: true for a copy
+-- memset: true for a memset
+-- memory: true for a copy or memset
+-- communication: true for a kernel of a collective or of a transfer between ranks
+-- computation: true for a kernel that is not communication
 -- name: id of the name
--- start_ns: start
--- duration_ns: length in ns
+-- start_ns: start; ns
+-- duration_ns: duration; ns
 -- end_ns: end; ns
--- correlation: of its launch in the process
--- external_id: of the operator that launched it
--- bytes: of a copy or a memset
+-- correlation: correlation of its launch in the process
+-- external_id: external id of the operator that launched it
+-- bytes: size of a copy or memset; bytes
 -- copy_kind: direction of a copy
 -- pageable: whether the host memory of a copy was pageable; null if unknown
--- grid_x: blocks of the grid
--- grid_y: blocks of the grid
--- grid_z: blocks of the grid
--- block_x: threads of a block
--- block_y: threads of a block
--- block_z: threads of a block
+-- grid_x: blocks in x
+-- grid_y: blocks in y
+-- grid_z: blocks in z
+-- block_x: threads of a block in x
+-- block_y: threads of a block in y
+-- block_z: threads of a block in z
 -- registers: registers of a thread
--- shared_memory: bytes of shared memory of a block
+-- shared_memory: shared memory of a block; bytes
 -- graph_node: node of its CUDA graph
 -- occupancy: estimated achieved occupancy, by the profiler; percent
 -- blocks_per_sm: blocks of the grid per multiprocessor, by the profiler
@@ -311,7 +311,7 @@ WHERE e.kind <> 'sync';
 -- category: category of a kernel by its name; null if unknown
 -- precision: precision of a kernel by its name; null if unknown
 -- rank: rank of the process
--- window: number of the profile window of the process in which it starts, from 0; windows that overlap or touch are one
+-- window: number of the profile window of the process in which it starts, from 0; windows that overlap or touch count as one
 CREATE VIEW device_work AS
 SELECT r.*, n.text, coalesce(n.short, n.text) AS short_name, n.category, n.precision, p.rank,
     greatest(coalesce(len(list_filter(w.starts, lambda start: start <= r.start_ns)), 0) - 1, 0) AS "window"
@@ -328,20 +328,20 @@ LEFT JOIN (
 ) AS w ON w.process = r.process;
 
 -- launch: first launch call of a process and a correlation, and its device work
--- process: process that called
--- correlation: of the calls and the device work in the process
+-- process: process that made the call
+-- correlation: correlation of the calls and the device work in the process
 -- calls: number of launch calls with this correlation
 -- tid: thread of the first call
 -- name: id of the name of the first call
--- start_ns: start of the first call
--- end_ns: end of the first call
+-- start_ns: start of the first call; ns
+-- end_ns: end of the first call; ns
 -- runs: number of kernels, copies and memsets with this correlation
--- run_node: node of the first of them
--- run_device: device of the first of them
--- run_stream: stream of the first of them
--- run_name: id of the name of the first of them
--- run_start_ns: start of the first of them; null without any
--- latency_ns: from the end of the first call to the start of the first work, in ns; negative if it began during the call
+-- run_node: node of the first of these events
+-- run_device: device of the first of these events
+-- run_stream: stream of the first of these events
+-- run_name: id of the name of the first of these events
+-- run_start_ns: start of the first of these events; ns; null if there are none
+-- latency_ns: time from the end of the first call to the start of the first work; ns; negative if the work began during the call
 CREATE VIEW launch AS
 SELECT c.process, c.correlation, c.calls, first_call['tid'] AS tid, first_call['name'] AS name, first_call['start'] AS start_ns,
     first_call['end'] AS end_ns, coalesce(r.runs, 0) AS runs, first_run['node'] AS run_node, first_run['device'] AS run_device,
@@ -359,23 +359,23 @@ LEFT JOIN (
     FROM device_event WHERE kind <> 'sync' AND correlation IS NOT NULL GROUP BY process, correlation
 ) AS r ON r.process = c.process AND r.correlation = c.correlation;
 
--- step_device: device work of a step: its first call with the correlation of the work began within the step on the host
+-- step_device: device work of a step. The first launch call with the correlation of the work began within the step on the host
 -- process: process of the step
 -- phase: phase of the step; null if it has none
 -- index: number of the step
--- step_start_ns: start of the step on the host
+-- step_start_ns: start of the step on the host; ns
 -- node: node of the device
 -- device: number of the GPU on its node
 -- stream: stream
 -- kind: kernel, memcpy or memset
--- communication: a kernel of a collective or of a transfer between ranks
--- computation: a kernel that is not communication
--- memory: a copy or a memset
+-- communication: true for a kernel of a collective or of a transfer between ranks
+-- computation: true for a kernel that is not communication
+-- memory: true for a copy or memset
 -- name: id of the name
--- start_ns: start of the work
--- duration_ns: length of the work in ns
--- end_ns: end of the work
--- correlation: of the call in the process
+-- start_ns: start of the work; ns
+-- duration_ns: duration of the work; ns
+-- end_ns: end of the work; ns
+-- correlation: correlation of the call in the process
 CREATE VIEW step_device AS
 SELECT s.process, s.phase, s."index", s.host_start_ns AS step_start_ns, d.node, d.device, d.stream, d.kind, d.communication, d.computation,
     d.memory, d.name, d.start_ns, d.duration_ns, d.end_ns, d.correlation

@@ -30,7 +30,7 @@ _NOTES: Final[dict[str, tuple[Severity, str, str]]] = {
     "no_id": ("warning", "odd_entries", "Entries without the id of a compilation were left out."),
     "other_process": ("warning", "odd_entries", "Entries of another process than the first one were left out."),
     "no_time": ("warning", "odd_entries", "Compilations whose start or duration is unknown count without a time."),
-    "left_out": ("warning", "limit_reached", f"The log has more than {MOST:,} compilations, the limit; further ones were left out."),
+    "left_out": ("warning", "limit_reached", f"The log has more than {MOST:,} compilations, the limit; the others were left out."),
     "unfinished": ("info", "unfinished", "Compilations that the log does not end have no time."),
 }
 

@@ -50,7 +50,7 @@ def render(
     """Write the files of ``formats`` to ``out_dir``; return format -> file, or folder.
 
     Equal reports give equal bytes. The HTML is one file that loads nothing; the PDF has report.json attached. Files are replaced when all
-    their successors are complete, and are of one report even if two runs write to the same folder. ``paper``: "A4" or "Letter".
+    their successors are complete, and belong to one report even if two runs write to the same folder. ``paper``: "A4" or "Letter".
     ``printer``: a process for the PDF that was started earlier and is used up, or this process, without a time limit. ``timeline``: the
     events that HTML and PDF draw; without it they have no such section. ``look``: their sections, theme, title, and logo; report.json
     always contains everything. ``notes`` receives what the reader of the PDF should know.

@@ -66,7 +66,7 @@ def python_profile(report: Report) -> Section:
         answers: list[list[list[ProfileRow]]] = []
         for question, heading in _QUESTIONS.items():
             groups = [one for one in profile.groups if (one.by, _clock(one)) == (question, clock)]
-            # Where all of it is of one phase by two questions, the second answer is the first one again.
+            # If all of the time belongs to one phase by two measures, the second result equals the first.
             if (answer := [[replace(row, label="") for row in group.rows] for group in groups]) not in answers and groups:
                 functions += _phases(question, heading, groups, of)
             answers.append(answer)

@@ -25,7 +25,7 @@ _FORBIDDEN: Final = re.compile(
     + "]"
 )
 _LONGEST_SENTENCE: Final = 900
-_HEAD: Final = 12  # letters that stay at the begin of a shortened name
+_HEAD: Final = 12  # letters that stay at the start of a shortened name
 _BEFORE: Final = 4  # letters that stay before those that distinguish a name
 _GLUE: Final = str.maketrans({" ": "\u00a0", "-": "−"})
 

@@ -26,12 +26,13 @@ INTRODUCTION: Final = """# Advice suite
 
 A report is only useful if its first finding is the cause. The advice suite checks this on {count} labeled runs: simulated jobs with
 planted causes, healthy jobs, and two published jobs with known causes
-([StragglerAnalysis](https://github.com/ByteDance-Seed/StragglerAnalysis), arXiv 2505.05713). Each run has the rule that must come first,
-rules and words that must not appear, and, if it is known, the saving. The suite simulates the job without the cause to get the saving.
+([StragglerAnalysis](https://github.com/ByteDance-Seed/StragglerAnalysis), arXiv 2505.05713). The label of a run names the rule that must
+come first, rules and words that must not appear, and the saving if it is known. The suite computes the saving by simulating the job without
+the cause.
 
-`make bench-advice` runs the suite and writes this page. `tests/advice/` contains the runs: `cases_*.py` is the table of cases,
-`training_jobs.py` and `inference_jobs.py` simulate jobs, `job_trace.py` writes Kineto traces. `make test` checks the
-cases, `make test-slow` also their variants and the runs of random shape.
+`make bench-advice` runs the suite and writes this page. The runs are in `tests/advice/`: `cases_*.py` contains the table of cases,
+`training_jobs.py` and `inference_jobs.py` simulate jobs, and `job_trace.py` writes Kineto traces. `make test` checks the cases;
+`make test-slow` also checks their variants and the runs of random shape.
 """
 
 
@@ -59,16 +60,26 @@ def confusion(scores: Sequence[Score]) -> str:
     expected = sorted({row for row, _ in counts})
     columns = sorted({column for _, column in counts})
     rows = [[f"**{row}**", *(counts[row, column] or "·" for column in columns)] for row in expected]
-    return table(["expected \\ first", *columns], rows)
+    return table(["expected \\ reported", *columns], rows)
 
 
 def savings(scores: Sequence[Score]) -> str:
     rows = [
-        (s.case.name, s.first, f"{s.expected_saving:.1f}%", f"{s.saving:.1f}%", s.saving_kind, f"{s.saving - s.expected_saving:+.1f} pp")
+        (s.case.name, s.first, f"{s.expected_saving:.1f}%", f"{s.saving:.1f}%", _kind(s), _error(s.saving - s.expected_saving))
         for s in scores
         if s.expected_saving is not None and s.saving is not None
     ]
-    return table(["run", "rule", "planted", "reported", "kind", "error"], rows)
+    return table(["run", "rule", "planted saving", "reported saving", "kind", "error"], rows)
+
+
+def _kind(result: Score) -> str:
+    return (result.saving_kind or "").replace("_", " ")
+
+
+def _error(percentage_points: float) -> str:
+    """Write a signed error; one that rounds to 0 has no sign."""
+    rounded = round(percentage_points, 1)
+    return f"{rounded:+.1f} pp" if rounded else "0.0 pp"
 
 
 def seeds_row(title: str, scores: Sequence[Score], accused: Sequence[Score]) -> tuple[str, int, int, str]:
@@ -84,17 +95,21 @@ def page(scores: Sequence[tuple[str, Score]], healthy: Sequence[Score], pipeline
     predicted = [
         abs(s.saving - s.expected_saving) for s in plain if s.saving_kind == "predicted" and None not in (s.saving, s.expected_saving)
     ]  # type: ignore[operator]
-    mean = f"Mean error of the predicted savings: {sum(predicted) / len(predicted):.1f} pp over {len(predicted)} runs." if predicted else ""
+    mean = (
+        f"The mean error of the predicted savings is {sum(predicted) / len(predicted):.1f} pp over {len(predicted)} runs."
+        if predicted
+        else ""
+    )
     return "\n\n".join(
         [
             INTRODUCTION.format(count=len(plain)).rstrip(),
             f"## First findings\n\n{right} of {len(plain)} runs meet every expectation.\n"
-            "Rows: the expected first finding; columns: the one in the report.",
+            "Each row is an expected first finding, and each column is a first finding in a report.",
             confusion(plain),
-            "## Healthy runs\n\nA healthy run is accused if its report has any finding; a balanced pipeline if a finding names a "
-            "culprit or advises against a bubble that every pipeline has.",
+            "## Healthy runs\n\nA healthy run is a false alarm if its report has any finding. A balanced pipeline is a false alarm if a\n"
+            "finding names a culprit, or gives advice against a bubble that every pipeline has.",
             table(
-                ["runs", "number", "accused", "by"],
+                ["runs", "number", "false alarms", "rules"],
                 [
                     row
                     for row in (
@@ -105,10 +120,10 @@ def page(scores: Sequence[tuple[str, Score]], healthy: Sequence[Score], pipeline
                     if row[1]
                 ],
             ),
-            f"## Savings\n\nAn upper bound may be above the planted cost. {mean}".rstrip(),
+            f"## Savings\n\nAn upper bound may exceed the planted saving. {mean}".rstrip(),
             savings(plain),
             "## Cases",
-            table(["kind", "run", "expected first", "first", "broken expectations"], cases),
+            table(["kind", "run", "expected first finding", "first finding", "failed expectations"], cases),
         ]
     ) + "\n"  # fmt: skip
 

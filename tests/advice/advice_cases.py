@@ -16,7 +16,7 @@ KINDS: Final = {
     "slow rank": STRAGGLERS,
     "pipeline stage": STAGES,
     "uneven work": WORK,
-    "pauses of the host": PAUSES,
+    "host pauses": PAUSES,
     "communication": COMMUNICATION,
     "host, copies, precision": HOST,
     "inference": INFERENCE,

@@ -17,7 +17,7 @@ HOST: Final = (
     Case("many small kernels for over a second", Training(**{**_SMALL, "steps": 170, "layers": 3}), first=("HostBound", "ShortKernels"), says=("compile|graph",), folded=("LowGPUUtilization",), must_not=("num_workers", *CULPRITS)),
     Case("many small kernels, four ranks", Training(**{**_SMALL, "style": "ddp", "data_parallel": 4, "layer_mb": 1.0}), first=("HostBound", "ShortKernels"), must_not=("num_workers", *CULPRITS)),
     Case("many small kernels, compiled already", Training(**_SMALL, compiled=True), first=("HostBound", "ShortKernels"), says=("reduce-overhead|graph",), must_not=COMPILE),
-    Case("short kernels alone", Training(**{**_SMALL, "host_us": 16.0}, short_kernels=True), first=("ShortKernels", "HostBound"), says=("fuse|compile|graph",), must_not=CULPRITS),
+    Case("only short kernels", Training(**{**_SMALL, "host_us": 16.0}, short_kernels=True), first=("ShortKernels", "HostBound"), says=("fuse|compile|graph",), must_not=CULPRITS),
     Case("small kernels on AMD", Training(**_SMALL, gpu="MI300X"), first=("HostBound", "ShortKernels"), must_not=("nvidia", "NVIDIA", *CULPRITS)),
     Case("slow data loader", Training(**_SINGLE, loader_ms=130.0, log_sync=False), first=("HostBound", "Dataloader", "InputBound"), says=("num_workers",), must_not=("CUDAGraph", "reduce-overhead", ".item"), without={"loader_ms": 0.2}),
     Case("slow data loader on four ranks", Training(loader_ms=60.0), first=("HostBound", "Dataloader", "InputBound"), says=("num_workers",), must_not=("CUDAGraph", "reduce-overhead", *CULPRITS), without={"loader_ms": 0.2}),
@@ -40,9 +40,9 @@ HOST: Final = (
     Case("launched work waits for a host function", Training(**_SINGLE, device_wait_ms=30.0, log_sync=False, ahead_steps=2.0), first=(NOTHING,), must_not=("HostBound", "ShortKernels", *CULPRITS)),
     Case("slow data loader and few pageable copies", Training(**_SINGLE, loader_ms=60.0, pageable_mb=8.0), first=("HostBound", "Dataloader", "InputBound"), says=("num_workers",), must_not=("CUDAGraph",)),
     Case("recompiles", Training(**_SINGLE, compiled=True, recompiles=2), first=("HostBound", "HostPauses"), says=("compil",), must_not=(*COMPILE, "num_workers"), without={"recompiles": 0}),
-    Case("queue ahead of the window", Training(**_SINGLE, ahead_steps=2.2, log_sync=False, recorded_from=3, steps=7), first=(NOTHING,), must_not=("HostBound", "SyncBound", *CULPRITS)),
-    Case("queue ahead of the window, DDP", Training(ahead_steps=2.2, log_sync=False, recorded_from=3, steps=7), first=(NOTHING,), must_not=("HostBound", "SyncBound", *CULPRITS)),
-    Case("queue ahead of the window, FSDP exposed", Training(style="fsdp", prefetch=False, layer_mb=1400.0, ahead_steps=2.2, log_sync=False, recorded_from=3, steps=7), first=("ExposedCommunication",), must_not=("HostBound", *CULPRITS)),
+    Case("queue filled before the window", Training(**_SINGLE, ahead_steps=2.2, log_sync=False, recorded_from=3, steps=7), first=(NOTHING,), must_not=("HostBound", "SyncBound", *CULPRITS)),
+    Case("queue filled before the window, DDP", Training(ahead_steps=2.2, log_sync=False, recorded_from=3, steps=7), first=(NOTHING,), must_not=("HostBound", "SyncBound", *CULPRITS)),
+    Case("queue filled before the window, FSDP exposed", Training(style="fsdp", prefetch=False, layer_mb=1400.0, ahead_steps=2.2, log_sync=False, recorded_from=3, steps=7), first=("ExposedCommunication",), must_not=("HostBound", *CULPRITS)),
 )  # fmt: skip
 
 _FINE: Final = {"first": (NOTHING,), "must_not": (*CULPRITS, "LoadBalancing", "HostBound", "SyncBound", "LowGPUUtilization")}
@@ -56,7 +56,7 @@ BUBBLES: Final = {
 HEALTHY: Final = (
     Case("healthy DDP", Training(), **_FINE),
     Case("healthy DDP on two nodes", Training(data_parallel=8, gpus_per_node=4, layer_mb=60.0), **_FINE),
-    Case("healthy DDP, clocks of nodes apart", Training(data_parallel=8, gpus_per_node=4, layer_mb=60.0, skew_us=(0, 1200)), **_FINE),
+    Case("healthy DDP, node clocks differ", Training(data_parallel=8, gpus_per_node=4, layer_mb=60.0, skew_us=(0, 1200)), **_FINE),
     Case("healthy DDP, no process groups", Training(groups=False), **_FINE),
     Case("healthy DDP, no distributed information", Training(groups=False, metadata=False), **_FINE),
     Case("healthy DDP without step ranges", Training(step_ranges=False), **_FINE),

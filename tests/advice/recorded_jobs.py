@@ -134,7 +134,7 @@ def _interleaved(job: Recording, stage: int) -> list[tuple[Any, ...]]:
 
 
 def record(job: Recording) -> pl.DataFrame:
-    """Return the operations of a job; times of a step count from its begin."""
+    """Return the operations of a job; times of a step count from its start."""
     chance = Random(f"recording.{job.seed}")
     workers = [(replica, stage) for stage in range(job.stages) for replica in range(job.replicas)]
     usual = {worker: chance.gauss(1, 0.003) for worker in workers}

@@ -1,7 +1,7 @@
 """A training on two GPUs as it would have been recorded, made of round numbers: every figure of its report can be worked out on paper.
 
 Two ranks each see one GPU of the machine (by CUDA_VISIBLE_DEVICES), the recorder samples both. All steps of a rank are alike. Times of a
-step are ns after its begin; :func:`files` writes the recordings.
+step are ns after its start; :func:`files` writes the recordings.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ static int wait_attached(int wanted) {
     return attached() == wanted;
 }
 
-/* Step `number`, with a kernel of its number at its begin and one at its end. */
+/* Step `number`, with a kernel of its number at its start and one at its end. */
 static void step(int number, long ms) {
     postrun_begin(name_of("step"), number);
     postrun_begin(name_of("Forward"), POSTRUN_NO_VALUE);

@@ -29,9 +29,9 @@ RECORD = [sys.executable, "-P", "-m", "postrun", "record", "--interval-ms", "0"]
 MS = 1_000_000
 GEMM, RELU = "volta_sgemm_128x64_nn", "relu_kernel"
 KERNELS = {GEMM: 2 * MS, RELU: MS // 2}  # ns of one run
-LATENCY = {GEMM: MS // 10, RELU: 2 * MS}  # from the begin of the launch to the begin of the run
+LATENCY = {GEMM: MS // 10, RELU: 2 * MS}  # from the start of the launch to the start of the run
 COPIED = 4096 * 1024
-# One iteration, in ns after its begin; {n}: 10 times its number, {tid}: of the thread.
+# One iteration, in ns after its start; {n}: 10 times its number, {tid}: of the thread.
 PLAYED = f"""\
 runtime cudaLaunchKernel_v7000 {MS} {MS + 20000} {{tid}} {{n}}1
 kernel {GEMM} {MS + LATENCY[GEMM]} {MS + LATENCY[GEMM] + KERNELS[GEMM]} 0 1 7 {{n}}1 128 2 1 256 1 1 64 0 0 0

@@ -71,7 +71,7 @@ def program(tmp_path: Path) -> Path:
 
 
 def assert_one_version(output: str) -> None:
-    """The header that was compiled and the library that was loaded are of one version."""
+    """The compiled header and the loaded library have the same version."""
     match = re.fullmatch(r"(\d+\.\d+\.\d+) (\d+\.\d+\.\d+)\n", output)
     assert match is not None, output
     assert match[1] == match[2]

@@ -71,7 +71,7 @@ class Dataloader(Rule):
     needs: ClassVar[str] = "Intervals of data loader processes, or `num_workers`, and the number of cores."
     checks: ClassVar[str] = "Compares the number of data loading processes of each node with its cores."
     condition: ClassVar[str] = (
-        "the data loading processes of a node are fewer than `min_threshold` or more than `max_threshold` of its cores; the machine"
+        "the data loading processes of a node are fewer than `min_threshold` or more than `max_threshold` of its cores; the node"
         " loads data in more than `patience` seconds"
     )
     advice: ClassVar[str] = "Set `num_workers` of the data loaders to about the number of cores for each training process."

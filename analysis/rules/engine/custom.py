@@ -112,7 +112,7 @@ def broken(name: str, reason: str, *, misused: bool = False) -> type[Guarded]:
         "name": name,
         "checks": f"Nothing: the rule {name} could not be loaded.",
         "condition": "never",
-        "advice": f"Mend the rule {name}.",
+        "advice": f"Fix the rule {name}.",
         "problem": reason,
         "misused": misused,
     })  # fmt: skip

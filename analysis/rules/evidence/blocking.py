@@ -74,7 +74,7 @@ def _caused(store: Store, merged: pl.DataFrame, group: GapGroup) -> pl.DataFrame
     """Return the blocks of each device with ``length``, ``blocked`` and ``caused``.
 
     A block is calls that overlap, or between which the device waits for the host all the time: a copy and the synchronization after it.
-    ``blocked``: the idle time inside. ``caused``: the host waits of the device from the begin of the block to the next one, but at most the
+    ``blocked``: the idle time inside. ``caused``: the host waits of the device from the start of the block to the next one, but at most the
     length of the block. Host waits with a cause of their own do not count (:func:`.host_time.with_a_cause`). Of gaps before work whose
     launch is not in the trace only the part inside of a block counts."""
     unknown = intersection(group.gaps.filter(pl.col("ready").is_null()), merged, ["row"])

@@ -219,7 +219,7 @@ def host_events(store: Store, kinds: Iterable[str], processes: Iterable[int | No
 
 
 def _of_kinds(store: Store, kinds: tuple[str, ...]) -> str:
-    """Return the condition that a host event is of one of the kinds."""
+    """Return the condition that a host event has one of the kinds."""
     condition = f"kind IN ({', '.join(map(repr, kinds))})"
     if ("call" in kinds) == ("overhead" in kinds) or "overhead" not in kinds_of(store, "host_event"):
         return condition

@@ -19,7 +19,7 @@ _STEPS: Final = """
     SELECT process::BIGINT AS process, "index" AS number, host_start_ns AS start, host_start_ns + host_duration_ns AS "end" FROM step
     WHERE process IS NOT NULL ORDER BY process, host_start_ns, "index"
 """
-_TOLERANCE: Final = 5_000_000  # ns from the begin of a compilation in the log to that in the trace; both are of one function call
+_TOLERANCE: Final = 5_000_000  # ns from the start of a compilation in the log to that in the trace; both belong to one function call
 
 
 def logged(store: Store) -> pl.DataFrame:

@@ -1,6 +1,6 @@
 /* record.c - the recording calls: begin, end, ranges by handle, counters (the hot path).
  *
- * A range costs two clock readings: its begin stays on the thread's own stack, its end becomes one record in the thread's ring. These
+ * A range costs two clock readings: its start stays on the thread's own stack, its end becomes one record in the thread's ring. These
  * calls allocate no memory, take no lock and make no system call, except in a thread's first record and to wake the drain thread when a
  * ring is half full. Nothing waits for a thread that is suspended between two lines of a call: its record carries the number of its
  * session, and the next session skips it. */
@@ -55,7 +55,7 @@ static __attribute__((noinline)) void end_slowly(void) {
     uint32_t session = atomic_load_explicit(&postrun_session, memory_order_relaxed);
     struct thread *thread = session == SESSION_NONE || session == SESSION_LAZY ? NULL : postrun_self;
     if (thread && atomic_load_explicit(&thread->session, memory_order_relaxed) != session) {
-        thread = postrun_thread_attach(false); /* its begin counted the loss */
+        thread = postrun_thread_attach(false); /* its start counted the loss */
     }
     if (!thread) {
         return;

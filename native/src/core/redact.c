@@ -476,7 +476,7 @@ static size_t back_over(const char *text, size_t at, size_t low, const char *set
     return at;
 }
 
-/* The begin of the name that ends at a position; at most 64 characters of the name. */
+/* The start of the name that ends at a position; at most 64 characters of the name. */
 static size_t name_before(const char *text, size_t at, size_t low) {
     size_t begin = at;
     while (begin > low && at - begin < 64 && is_name(text[begin - 1])) {

@@ -13,7 +13,7 @@ struct cupti;
 
 #pragma GCC visibility push(hidden)
 
-/* Reads the environment. Only on threads of the program: at the begin of a session. */
+/* Reads the environment. Only on threads of the program: at the start of a session. */
 void postrun_subscription_environment(void);
 /* 0, or an error of CUPTI; `other`: after error 39, the client that has subscribed. Without an error the caller has the subscription
  * until it ends it. */

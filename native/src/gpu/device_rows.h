@@ -58,7 +58,7 @@ void postrun_device_rows_forked(void);
 struct device_counts {
     uint64_t rows, unknown, overhead, negative, ignored, untimed, dropped, no_room, outside, wrong_launches;
 };
-void postrun_device_rows_counts(struct device_counts *counts); /* since the begin */
+void postrun_device_rows_counts(struct device_counts *counts); /* since the start */
 void postrun_device_rows_wrote(uint64_t bytes);   /* adds to postrun_device_rows_bytes */
 uint64_t postrun_device_rows_bytes(void); /* of the blocks of rows that this process has written to files, in all its sessions */
 

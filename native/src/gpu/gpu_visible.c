@@ -1,7 +1,7 @@
 /* gpu_visible.c - applies CUDA_VISIBLE_DEVICES: the driver's GPUs -> the GPUs that CUDA sees.
  *
  * The variable is a list of numbers, of UUIDs (`GPU-`, `MIG-`) or of their beginnings, and ends at the first entry that matches no device.
- * Numbers count in the order of CUDA_DEVICE_ORDER. Its default, fastest first, is the order of the bus if all GPUs are of one model. */
+ * Numbers count in the order of CUDA_DEVICE_ORDER. Its default, fastest first, is the order of the bus if all GPUs have one model. */
 #define _GNU_SOURCE
 #include "gpu_visible.h"
 

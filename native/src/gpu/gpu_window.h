@@ -10,7 +10,7 @@
 
 struct gpu_window {
     bool by_steps, by_time, by_signal;
-    int64_t first_step, end_step;  /* from the begin of the first to the end of the one before `end_step` */
+    int64_t first_step, end_step;  /* from the start of the first to the end of the one before `end_step` */
     int64_t first_ns, end_ns;      /* after the start of the session */
     int signal;
 };

@@ -56,8 +56,8 @@ struct gpu {
     int begun[GPU_GROUPS];   /* was read before */
     int64_t health_at; /* and at which its health was read */
     enum { WINDOW_NONE, WINDOW_WANTED, WINDOW_BEGUN, WINDOW_DONE } window; /* of bytes over PCIe, if the counter may have 32 bits */
-    uint32_t window_bytes[2]; /* at its begin: sent, received */
-    int64_t window_ns, window_ticks; /* its begin, its end */
+    uint32_t window_bytes[2]; /* at its start: sent, received */
+    int64_t window_ns, window_ticks; /* its start, its end */
     double window_rate[2];
     int nvlink_bytes; /* the driver has the newer counters of NVLink only */
     struct gpu_counter {

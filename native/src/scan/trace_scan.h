@@ -31,7 +31,7 @@ typedef struct {
     size_t event_limit, member_limit; /* bytes of text */
     unsigned depth_limit;             /* at most TRACE_SCAN_DEPTH_MAX */
     size_t text_limit;                /* bytes of one text of a row; longer ones are cut. 0: none, like the next two */
-    size_t string_limit, total_limit; /* distinct texts, and their bytes; further ones become one text */
+    size_t string_limit, total_limit; /* distinct texts, and their bytes; others become one text */
 } trace_scan_options;
 
 enum trace_scan_width { TRACE_SCAN_U8 = 1, TRACE_SCAN_I32 = 4, TRACE_SCAN_I64 = 8 };

@@ -1,6 +1,6 @@
 """Ranks whose host launches late: hand-made jobs of three ranks and ten steps of 100 ms, with results worked out on paper.
 
-In a late step, the device of a rank waits for its host from 10 ms after the begin of the step, and the others wait for the rank in a
+In a late step, the device of a rank waits for its host from 10 ms after the start of the step, and the others wait for the rank in a
 collective. By default the wait of 20 ms is 20% of a step, and in two steps the two others wait for 2 x 2 x 20 ms.
 """
 

@@ -462,7 +462,7 @@ def test_sampled_utilization_in_the_time_of_the_steps(empty: Report) -> None:
     runs = with_(empty, lengths=[10.0] * 6), with_(empty, lengths=[10.0] * 8)  # 60 and 80 ms
     base = sampled(
         runs[0],
-        curve("gpu", {-5: 0, 0: 40, 30: 60, 60: 80, 60.1: 0}),  # 60 between the begin and the end of the steps
+        curve("gpu", {-5: 0, 0: 40, 30: 60, 60: 80, 60.1: 0}),  # 60 between the start and the end of the steps
         curve("gpu", {10: 20}, node="other"),
         curve("gpu_memory", {10: 30, 20: 50}, unit=in_use),
         curve("cpu", {-1: 9, 15: 12}),

@@ -234,7 +234,7 @@ def step(number: int) -> Row:
 
 
 def test_utilization_of_the_steps(make_store: MakeStore) -> None:
-    # Two steps. The begin of the first is not known. In the second: a product of 20 µs at the peak, the same again in a backward node
+    # Two steps. The start of the first is not known. In the second: a product of 20 µs at the peak, the same again in a backward node
     # of a checkpoint, and a kernel of a product without sizes. Matrix kernels take 25 + 25 + 50 µs, half of it with known FLOPs.
     trace = Trace()
     trace.names["unknown gemm"] = ("gemm", "BF16", "GEMM")

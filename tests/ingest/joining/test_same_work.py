@@ -25,7 +25,7 @@ def test_a_process_of_a_container_is_that_of_its_machine(host: str, pid: int) ->
         assert (builder.count("device_event"), builder.count("annotation")) == (60, 60)
         assert builder.count("host_event", "kind = 'launch'") == 60
         assert builder.count("host_event", "kind = 'operator'") == 20
-        # The rows of the export are left out: every operator is next to a launch of its file, and all are of one thread.
+        # The rows of the export are left out: every operator is next to a launch of its file, and all belong to one thread.
         linked = "SELECT count(*) FROM host_event AS o JOIN host_event AS l USING (process, tid, correlation)"
         assert store.frame(f"{linked} WHERE o.kind = 'operator' AND l.kind = 'launch'").item() == 20
         assert store.frame("SELECT DISTINCT tid FROM host_event UNION SELECT DISTINCT tid FROM annotation").rows() == [(4242,)]

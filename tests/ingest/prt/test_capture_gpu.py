@@ -295,7 +295,7 @@ def test_windows_of_one_session(tmp_path: Path) -> None:
 
 
 def test_a_window_that_ended_in_a_later_file(tmp_path: Path) -> None:
-    # The later file is read first; it knows the end of the first window and the begin of the second. In each correlation 1.
+    # The later file is read first; it knows the end of the first window and the start of the second. In each correlation 1.
     began = {"gpu.window.0": f"{START + 1000}"}
     known = {"gpu.window.0": f"{START + 1000} {START + 2000}", "gpu.window.1": f"{START + 9000} {START + 9500}"}
     later = Gpu(number=2, metadata=known).run(9100, 100, 1).call(9010, 10, 1)

@@ -110,7 +110,7 @@ def test_hyperparameters_beyond_the_limit_are_counted(tmp_path: Path, monkeypatc
     write(tmp_path / "trace.json", [operator("a", 0)])
     with ingest([tmp_path]) as store:
         assert json.loads(numbers(store, "SELECT labels FROM run")[0]) == {f"l{i}": str(i) for i in range(5)}
-        assert notes(store) == [("The job has more than 5 labels, the limit; the further ones were left out.", 3)]
+        assert notes(store) == [("The job has more than 5 labels, the limit; the others were left out.", 3)]
 
 
 def test_texts_of_a_recording_are_cut(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_events_of_devices_and_streams_beyond_the_limit_are_left_out(tmp_path: P
     events = [kernel("k", place, **{column: place}) for place in range(bound + 300)]
     with ingest([write(tmp_path / "trace.json", events)]) as store:
         assert store.frame(f"SELECT count(*) AS n, max({column}) AS most FROM device_event").row(0) == (bound, bound - 1)
-        text = f"The run has more than {bound:,} {what}, the limit; the events of the further ones were left out."
+        text = f"The run has more than {bound:,} {what}, the limit; the events of the others were left out."
         assert notes(store) == [(text, 300)]
 
 

@@ -66,7 +66,7 @@ def source_of(file: dict[str, Any]) -> str | None:
 def test_a_program_that_compiles_meets_no_hook_of_modules(before: str, loop: str, frameworks: Path, tmp_path: Path) -> None:
     compiled = f"{before}{TORCH}model = torch.compile(model)\nfor i in {loop}: step()"
     (file,) = run(compiled, frameworks, tmp_path)
-    assert steps_of(file) == [*range(1, 10)]  # the begin of the first one is not seen
+    assert steps_of(file) == [*range(1, 10)]  # the start of the first one is not seen
 
 
 @pytest.mark.parametrize(
