@@ -40,19 +40,19 @@ def job_statistics(report: Report) -> Section:
     )
     within = ", within the recording" if job.captured_only else ""
     known = [Slice(name, meaning, share, (duration(time),)) for name, meaning, time, share in parts if share is not None]
-    times = (
+    times = [
         ("Start time", moment(job.started_at_ns, relative=relative)),
         ("End time", moment(job.ended_at_ns, relative=relative)),
         ("Recorded time" if job.captured_only else "Job duration", duration(job.duration_ns)),
         ("Training loop start", moment(job.loop_started_at_ns, relative=relative)),
         ("Training loop end", moment(job.loop_ended_at_ns, relative=relative)),
-    )
+    ]
     if not known:
-        times += (
+        times += [
             ("Training loop duration", duration(job.loop_ns)),
             (f"Initialization time{within}", duration(job.initialization_ns)),
             (f"Finalization time{within}", duration(job.finalization_ns)),
-        )
+        ]
     blocks = [
         ring(
             "job-statistics-parts",

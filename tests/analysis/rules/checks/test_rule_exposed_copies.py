@@ -56,7 +56,8 @@ def test_pinned_copies_that_nothing_overlaps(make_store: MakeStore) -> None:
     assert (result.triggered, finding.cost_ns, finding.saving_ns, finding.saving_kind) == (1, 35 * MS, 35 * MS, "upper_bound")
     assert finding.title == "Copy to the device while kernels run"
     assert result.finding == (
-        "Copies and memsets that no kernel covers take 35.0 ms of 100 ms, 35.0% of the profile window of rank 0, host-0 GPU 0 (threshold 10%)."
+        "Copies and memsets that no kernel covers take 35.0 ms of 100 ms, 35.0% of the profile window of rank 0, host-0 GPU 0"
+        " (threshold 10%)."
     )
     assert plain_details(result)["copies"] == [
         {

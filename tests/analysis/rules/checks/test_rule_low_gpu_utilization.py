@@ -149,9 +149,9 @@ def test_a_low_window_before_the_tail_is_no_tail_only() -> None:
 
 def test_idle_tail_in_the_words() -> None:
     outcome = judge(line(0, GPU, 0, [90.0] * 900 + [0.0] * 300, start=START), patience=100, window=240)
-    assert (
-        str(outcome.finding)
-        == "The GPU is underused in 3 of its 10 windows, low only in an idle tail of 2 min 30 s: 1 fluctuating (p5 below 10%, lowest 0% on m0 GPU 0)."
+    assert str(outcome.finding) == (
+        "The GPU is underused in 3 of its 10 windows, low only in an idle tail of 2 min 30 s: 1 fluctuating (p5 below 10%, lowest 0% on m0"
+        " GPU 0)."
     )
     assert str(outcome.recommendation).startswith("End the job when training ends")
     assert outcome.cost is not None
