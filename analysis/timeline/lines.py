@@ -1,6 +1,6 @@
 """Samples that a timeline draws as lines: utilization, memory, power, counters.
 
-The lanes of utilization have the names of the hosted service's timeline: GPU-i utilization, SUM Utilization (the average of a node's GPUs).
+The lanes of utilization have the names of the hosted service's timeline. Its SUM Utilization, which is a mean, is called Mean utilization.
 """
 
 from __future__ import annotations
@@ -102,13 +102,13 @@ def _drawn(node: int, metric: str, number: int, points: pl.DataFrame, estimated:
     if metric.startswith(COUNTER):
         scope, (label, unit, factor) = "process", (metric.removeprefix(COUNTER), "", 1.0)
     elif metric == "mean":
-        scope, (label, unit, factor) = "gpus", ("SUM Utilization", "percent", 1.0)
+        scope, (label, unit, factor) = "gpus", ("Mean utilization", "percent", 1.0)
     elif metric in _MACHINE:
         scope, (label, unit, factor) = "machine", _MACHINE[metric]
     else:
         scope, (label, unit, factor) = "gpu", _GPU[metric]
         label = f"GPU-{number} {label}" if number >= 0 else f"GPUs, {label}"
-    detail = f"{label}: average of the node's GPUs" if metric == "mean" else ""
+    detail = f"{label} of the node's GPUs" if metric == "mean" else ""
     if estimated and metric in ("mean", "gpu_utilization"):
         detail = (detail or label) + _DERIVED
     scaled = points.select("time_ns", *(pl.col(column) * factor for column in ("mean", "low", "high")))

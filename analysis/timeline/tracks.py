@@ -1,6 +1,6 @@
 """Tree of the rows of a timeline.
 
-Node: CPU (average utilization, counters); GPUs (SUM Utilization): process (HOST-0 PID-7): its steps, GPU-i utilization, GPU-i device
+Node: CPU (average utilization, counters); GPUs (mean utilization): process (HOST-0 PID-7): its steps, GPU-i utilization, GPU-i device
 with its streams, GPU-i host with its threads, counters. Names and order are those of the hosted service's timeline. Without GPUs a
 process is directly below its node.
 """

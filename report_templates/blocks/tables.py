@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from ..figures.donut import Sector
 from ..text.formats import UNKNOWN, clip, percent, quantity
+from .spans import Span
 
 T = TypeVar("T")
 
@@ -27,7 +28,7 @@ class Cell:
 
     ``sector`` and ``number``: color and number of the text in a ring. ``link``: the id that it links to. ``mark``: a class of style.css.
     ``camel``: HTML breaks the text only before a capital letter within it. ``bar``: a bar of that percentage and meaning, left of the
-    text.
+    text. ``span``: in the timeline, which the text links to.
     """
 
     text: str
@@ -39,6 +40,7 @@ class Cell:
     mark: str | None = None
     camel: bool = False
     bar: Sector | None = None
+    span: Span | None = None
 
 
 @dataclass(slots=True)
@@ -51,7 +53,7 @@ class Col(Generic[T]):
     ``kind``: "number" (right-aligned; the default with a ``form``), "text" (wraps; the default without), "name" (the row's heading; in
     the PDF one line, shortened in its middle) or "full" (HTML breaks it anywhere). ``when``: whether the table has this column at all.
     ``html_only``: left out of the PDF. ``pdf_only``: its replacement there. ``code``: names of kernels, operators or functions, in their
-    own font, in the PDF on one line.
+    own font, in the PDF on one line. ``span``: in the timeline, of a row.
     """
 
     label: str
@@ -63,11 +65,16 @@ class Col(Generic[T]):
     html_only: bool = False
     pdf_only: bool = False
     code: bool = False
+    span: Callable[[T], Span | None] | None = None
 
     def __post_init__(self) -> None:
         self.kind = self.kind or ("number" if self.form else "text")
 
     def cell(self, row: T) -> Cell:
+        cell = self._written(row)
+        return cell if self.span is None else replace(cell, span=self.span(row))
+
+    def _written(self, row: T) -> Cell:
         value = self.value(row)
         if self.form is None:
             return value if isinstance(value, Cell) else word(value, limit=self.limit)

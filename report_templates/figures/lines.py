@@ -52,6 +52,8 @@ def lines(panels: Sequence[Panel], x_label: str, *, x_time: bool, height: float 
     high = max(max(line.x) for panel in panels for line in panel.lines)
     high = high if high > low else low + 1
     scale = (right - _LEFT) / (high - low)
+    unit = time_unit(high - low) if x_time else None
+    per_x, form = (unit.nanoseconds, f"{{}} {unit.name}") if unit else (1.0, f"{x_label} {{}}")
     body: list[str] = []
     for number, panel in enumerate(panels):
         top = _TOP + _TITLE + number * (_TITLE + height + 8)
@@ -73,7 +75,9 @@ def lines(panels: Sequence[Panel], x_label: str, *, x_time: bool, height: float 
             if lows and len(labeled) <= 4:
                 band = [*zip(across, highs, strict=True), *zip(reversed(across), reversed(lows), strict=True)]
                 body.append(svg.path(svg.shape(band) + "Z", LINES[color], opacity=0.16))
-            body.append(svg.curve(zip(across, ups, strict=True), LINES[color], 1.3, dashes=_DASHES[color]))
+            axes = svg.Axes((low - _LEFT / scale) / per_x, 1 / scale / per_x, upper + top / tall, -1 / tall, form)
+            title = line.label or panel.title
+            body.append(svg.curve(zip(across, ups, strict=True), LINES[color], 1.3, dashes=_DASHES[color], title=title, axes=axes))
             if len(across) < 3:
                 body += [svg.circle(x, y, 1.5, LINES[color], LINES[color]) for x, y in zip(across, ups, strict=True)]
         if len(names) > 1 and (number == 0 or not same):
@@ -88,13 +92,11 @@ def lines(panels: Sequence[Panel], x_label: str, *, x_time: bool, height: float 
                         size=10,
                     )
                 )
-    factor = 1.0
-    if x_time:
-        unit = time_unit(high - low)
-        factor, x_label = unit.nanoseconds, f"{x_label} ({unit.name})"
-    for tick in nice_ticks(low / factor, high / factor, 8 if width > svg.NARROW else 5):
+    if unit:
+        x_label = f"{x_label} ({unit.name})"
+    for tick in nice_ticks(low / per_x, high / per_x, 8 if width > svg.NARROW else 5):
         if x_time or tick == int(tick):
-            x = _LEFT + (tick * factor - low) * scale
+            x = _LEFT + (tick * per_x - low) * scale
             body.append(svg.text(x, total_height - _BOTTOM + 14, formats.tick(tick), anchor="middle", fill=MUTED, size=10))
     body.append(svg.text(right, total_height - 4, x_label, anchor="end", fill=MUTED, size=10))
     return svg.document(width, total_height, body)

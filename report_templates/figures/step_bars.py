@@ -53,7 +53,7 @@ def step_bars(parts: Sequence[Part], bars: Sequence[Bar], below: Part, unit: str
             height = min(bar.values[i] * scale, y - top_y)
             if height > 0:
                 y -= height
-                title = f"{bar.label}, {parts[i].name}: {significant(bar.values[i])} {unit}" if titles else None
+                title = f"{_steps(bar)}, {parts[i].name}: {significant(bar.values[i])} {unit}" if titles else None
                 body.append(svg.rect(middle - wide / 2, y, wide, height, MEANINGS[parts[i].meaning], opacity=parts[i].shade, title=title))
                 if min(under, height) > _APART and wide > _APART:
                     body.append(svg.rect(middle - wide / 2, y + height - 0.5, wide, 1, PAPER))
@@ -61,7 +61,7 @@ def step_bars(parts: Sequence[Part], bars: Sequence[Bar], below: Part, unit: str
         if sum(bar.values) > top * (1 + 1e-9):
             body.append(svg.text(middle, top_y - 4, significant(sum(bar.values)), anchor="middle", fill=INK, size=9))
         if bar.below > 0:
-            title = f"{bar.label}, {below.name}: {significant(bar.below)} {unit}" if titles else None
+            title = f"{_steps(bar)}, {below.name}: {significant(bar.below)} {unit}" if titles else None
             height = min(bar.below, top) * scale
             body.append(svg.rect(middle - wide / 2, zero, wide, height, MEANINGS[below.meaning], opacity=below.shade, title=title))
         if position % named == 0:
@@ -69,3 +69,7 @@ def step_bars(parts: Sequence[Part], bars: Sequence[Bar], below: Part, unit: str
     body.append(svg.line(_LEFT, zero, svg.WIDE - _RIGHT, zero, INK))
     body.append(svg.text(_LEFT + (svg.WIDE - _LEFT - _RIGHT) / 2, bottom + 29, "step", anchor="middle", fill=MUTED, size=10))
     return svg.document(svg.WIDE, bottom + _BOTTOM, body)
+
+
+def _steps(bar: Bar) -> str:
+    return f"step {bar.label}" if bar.label.isdigit() else f"steps {bar.label}"

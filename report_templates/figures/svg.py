@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from html import escape
 from typing import Final
 
@@ -77,10 +78,35 @@ def path(d: str, fill: str, *, opacity: float = 1.0, stroke: str | None = None, 
     return f'<path d="{d}" fill="{fill}"{faded}{edge}{tail}'
 
 
-def curve(points: Iterable[tuple[float, float]], stroke: str, width: float, *, dashes: str | None = None) -> str:
+@dataclass(frozen=True, slots=True)
+class Axes:
+    """How tooltip.js reads a curve: the values at pixel 0 of x and y, and per pixel. ``form``: of x, "{} s"."""
+
+    x: float
+    per_x: float
+    y: float
+    per_y: float
+    form: str
+
+    def __str__(self) -> str:
+        numbers = " ".join(f"{value:.7g}" for value in (self.x, self.per_x, self.y, self.per_y))
+        return f' data-axes="{numbers} {text_of(self.form)}"'
+
+
+def curve(
+    points: Iterable[tuple[float, float]],
+    stroke: str,
+    width: float,
+    *,
+    dashes: str | None = None,
+    title: str | None = None,
+    axes: Axes | None = None,
+) -> str:
     """Draw a line through ``points``, with a decimal per coordinate."""
     dashed = f' stroke-dasharray="{dashes}"' if dashes else ""
-    return f'<path d="{shape(points)}" fill="none" stroke="{stroke}" stroke-width="{number(width)}" stroke-linejoin="round"{dashed}/>'
+    drawn = f'<path d="{shape(points)}" fill="none" stroke="{stroke}" stroke-width="{number(width)}" stroke-linejoin="round"{dashed}'
+    tail = f"><title>{text_of(title)}</title></path>" if title else "/>"
+    return f"{drawn}{axes or ''}{tail}"
 
 
 def shape(points: Iterable[tuple[float, float]]) -> str:

@@ -15,6 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from ..blocks import Figure, Section, coded
+from ..blocks.spans import Clock
 from ..figures.donut import Sector
 from ..figures.palette import MEANINGS, themed
 from ..text.formats import count, glued, moment, printable
@@ -31,6 +32,11 @@ if TYPE_CHECKING:  # it loads all sections, which the page of all runs does not 
 
 _WORDS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=_)(?=[^_])")
 _TOOLTIP: Final = re.compile(r"<title>[^<]*</title>")
+_OF_PAGE: Final = ("report.js", "brush.js", "tooltip.js")
+_OF_TIMELINE: Final = tuple(
+    f"timeline/{name}.js"
+    for name in ("kinds", "words", "data", "parts", "rows", "painting", "views", "selection", "search", "input", "links", "start")
+)
 TEMPLATES: Final = Path(__file__).parents[1] / "templates"
 
 
@@ -50,7 +56,7 @@ def page(context: Context, target: str, *, paper: str = "A4", printed: Printed |
         ordered,
         target,
         paper=paper,
-        timeline=any("data" in section.facts for section in context.sections if section.id == "timeline"),
+        clock=_clock(context),
         dashboard=context.dashboard if target == "html" or context.look.dashboard else None,
         printed=printed,
         anchors=anchors,
@@ -58,6 +64,12 @@ def page(context: Context, target: str, *, paper: str = "A4", printed: Printed |
         title=context.look.title or TITLE,
     )
     return _without_dead_links(text) if context.look.left_out or target == "pdf" else text
+
+
+def _clock(context: Context) -> Clock | None:
+    """Return the time of the timeline; None without one."""
+    timeline = next((section.facts["data"] for section in context.sections if "data" in section.facts and section.id == "timeline"), None)
+    return None if timeline is None else Clock(timeline.origin_ns, timeline.span_ns)
 
 
 def _without_dead_links(text: str) -> str:
@@ -83,7 +95,7 @@ def filled(
     target: str,
     *,
     paper: str = "A4",
-    timeline: bool = False,
+    clock: Clock | None = None,
     dashboard: Section | None = None,
     data_name: str = "report.json",
     printed: Printed | None = None,
@@ -91,20 +103,21 @@ def filled(
 ) -> str:
     """Fill ``template`` with the style and script of a report.
 
-    ``report``: has a ``generator``; ``timeline``: with the style and script of the timeline; ``data_name``: the file with all data;
-    ``printed``: as of :func:`page`; ``more``: other names of the template.
+    ``report``: has a ``generator``; ``clock``: of its timeline, whose style and script the page then has; ``data_name``: the file with
+    all data; ``printed``: as of :func:`page`; ``more``: other names of the template.
     """
     printed = printed or Printed()
-    more_of = target == "html" and timeline
+    more_of = target == "html" and clock is not None
     text = _rendered(
         template,
-        style=asset("style.css", *["timeline.css"] * more_of) if target == "html" else _pdf_style(paper),
-        script=asset("report.js", *["timeline.js"] * more_of),
+        style=asset("style.css", "interaction.css", *["timeline.css"] * more_of) if target == "html" else _pdf_style(paper),
+        script=_script(*_OF_PAGE, *_OF_TIMELINE * more_of),
         report=report,
         summary=summary,
         chapters=chapters,
         dashboard=dashboard,
         target=target,
+        clock=clock,
         created=datetime.fromtimestamp(report.generator.generated_at_ns // 1_000_000_000, UTC).isoformat(),
         picture=_inline if target == "html" else partial(_image, printed),
         data_name=data_name,
@@ -133,6 +146,17 @@ def asset(*names: str) -> str:
 
 
 @cache
+def _script(*names: str) -> str:
+    """Join scripts, without indentation and comments of whole lines.
+
+    They see each other's names, and the page sees none of them.
+    """
+    lines = (line.strip() for line in asset(*names).splitlines())
+    kept = "\n".join(line for line in lines if line and not line.startswith("//"))
+    return f'"use strict";\n(() => {{\n{kept}\n}})();\n'
+
+
+@cache
 def _environment() -> Environment:
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
@@ -143,7 +167,14 @@ def _environment() -> Environment:
         finalize=_printable,
     )
     environment.globals.update(
-        bar=_bar, count=count, grid=grid.rows, moment=moment, pdf_layout=pdf_layout, room_of=room_of, swatch=_swatch, width_of=grid.width_of
+        bar=_bar,
+        count=count,
+        grid=grid.rows,
+        moment=moment,
+        pdf_layout=pdf_layout,
+        room_of=room_of,
+        swatch=_swatch,
+        width_of=grid.width_of,
     )
     environment.filters.update(camel=_camel, coded=coded, encoded=_encoded, glued=glued)
     return environment

@@ -15,6 +15,7 @@ from ...analysis.report.loop_details import (
     StepOutlierDetails,
 )
 from ..blocks import Figure, say
+from ..blocks.spans import Span
 from ..blocks.tables import Cell, Col, table
 from ..figures.histogram import histogram, panels
 from ..figures.strips import Piece, Strip, strips
@@ -63,7 +64,13 @@ def step_outlier(context: RuleContext, details: StepOutlierDetails) -> Blocks:
             details.slowest,
             Col("Step", lambda step: Cell(f"step {step.index}", sort=step.index), kind="name"),
             Col("Process", lambda step: Cell(_process(step))),
-            Col("Began after", lambda step: context.after(step.start_ns), kind="number", html_only=True),
+            Col(
+                "Began after",
+                lambda step: context.after(step.start_ns),
+                kind="number",
+                html_only=True,
+                span=lambda step: Span(step.start_ns, step.start_ns + step.duration_ns, step.rank),
+            ),
             Col("Duration", lambda step: step.duration_ns, duration),
             Col("Typical", lambda step: step.typical_ns, duration),
             Col("Outlier", lambda step: "yes" if step.outlier else "no", html_only=True),

@@ -8,6 +8,7 @@ from typing import Final
 
 from ...analysis.report import rule_details
 from ..blocks import BARS, Figure, of_all, say, spread
+from ..blocks.spans import Span
 from ..blocks.tables import Cell, Col, table
 from ..figures.box_plot import Box, box_plot
 from ..figures.matrix import matrix
@@ -149,7 +150,12 @@ def gpu_memory_increase(context: RuleContext, details: rule_details.GPUMemoryInc
             "Episodes of increase",
             sorted(episodes, key=lambda row: -row[1].largest),
             Col("GPU", lambda row: device_cell(row[0]), kind="name"),
-            Col("Began after", lambda row: context.after(row[1].start_ns), kind="number"),
+            Col(
+                "Began after",
+                lambda row: context.after(row[1].start_ns),
+                kind="number",
+                span=lambda row: Span(row[1].start_ns, row[1].end_ns, row[0].rank),
+            ),
             Col("Ended after", lambda row: context.after(row[1].end_ns), kind="number"),
             Col("Largest increase", lambda row: row[1].largest, points),
             Col("Samples", lambda row: row[1].samples, count),

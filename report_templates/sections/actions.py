@@ -13,6 +13,8 @@ from ...analysis.report.model import Report
 from ...analysis.report.rules import Finding
 from ...analysis.toolkit import wording
 from ..blocks import coded, name, plain
+from ..blocks.spans import Span
+from ..rules.spans import span_of
 from ..text.formats import UNKNOWN, clip, duration, glued, percent, sentences, significant
 from .verdicts import Judged
 
@@ -29,7 +31,7 @@ BASES: Final = {
 class ActionRow:
     """A finding of the recommended actions, ready to print. ``rank``: of the finding; ``number``: by worth on the common base.
 
-    ``saving``: percent of ``base``. ``cost``: time per step, or a share, with its own base.
+    ``saving``: percent of ``base``. ``cost``: time per step, or a share, with its own base. ``span``: in the timeline.
     """
 
     number: int
@@ -45,6 +47,7 @@ class ActionRow:
     cost: str
     evidence: Markup
     partly: str
+    span: Span | None
 
     @property
     def saves(self) -> bool:
@@ -55,12 +58,12 @@ def action_rows(report: Report, verdicts: Sequence[Judged]) -> list[ActionRow]:
     """Return all actions in their order, or the findings of a report without actions."""
     findings = {finding.rank: finding for finding in report.findings}
     ordered = report.actions.rows if report.actions is not None else [_unconverted(finding) for finding in report.findings]
-    anchors = {verdict.rule.rule: verdict.anchor for verdict in reversed(verdicts)}
+    judged = {verdict.rule.rule: verdict for verdict in reversed(verdicts)}
     chosen = [row for row in ordered if row.finding in findings]
     places = {row.rule: number for number, row in reversed(list(enumerate(chosen, 1)))}
     gpus = report.actions.gpus if report.actions is not None else 0
     base = BASES.get(report.actions.base, "") if report.actions is not None else ""
-    return [_row(number, row, findings[row.finding], anchors, places, gpus, base) for number, row in enumerate(chosen, 1)]
+    return [_row(number, row, findings[row.finding], judged.get(row.rule), places, gpus, base) for number, row in enumerate(chosen, 1)]
 
 
 def _unconverted(finding: Finding) -> Action:
@@ -71,7 +74,7 @@ def _unconverted(finding: Finding) -> Action:
     )  # fmt: skip
 
 
-def _row(number: int, row: Action, finding: Finding, anchors: dict[str, str], places: dict[str, int], gpus: int, base: str) -> ActionRow:
+def _row(number: int, row: Action, finding: Finding, verdict: Judged | None, places: dict[str, int], gpus: int, base: str) -> ActionRow:
     title = (plain(finding.title) or "").removesuffix(".")
     saving, notes = _saving(row, gpus)
     cause = places.get(row.partly or "")
@@ -81,7 +84,7 @@ def _row(number: int, row: Action, finding: Finding, anchors: dict[str, str], pl
         row.finding,
         clip(title, 90),
         title,
-        anchors.get(finding.rule, "rules"),
+        "rules" if verdict is None else verdict.anchor,
         name(finding.rule, 40),
         where,
         saving,
@@ -90,6 +93,7 @@ def _row(number: int, row: Action, finding: Finding, anchors: dict[str, str], pl
         _cost(finding),
         coded(sentences(finding.text, _EVIDENCE)),
         f"Partly the same as #{cause}." if cause is not None and cause != number else "",
+        None if verdict is None else span_of(verdict.rule),
     )
 
 

@@ -10,6 +10,7 @@ from ...analysis.report.device import AllocatorMemory
 from ...analysis.report.machine import GpuMemory
 from ...analysis.report.model import Report
 from ..blocks import Figure, Section, coded, name, of_all, say, spread
+from ..blocks.spans import Span
 from ..blocks.tables import Col, Table, amount, table
 from ..figures import lines
 from ..text import labels
@@ -53,7 +54,7 @@ def _table(every: Sequence[GpuMemory]) -> Table | None:
         Col("GPU", lambda gpu: labels.device(gpu.node, None, gpu.device), kind="name"),
         Col("Highest", lambda gpu: amount(gpu.max, gpu.unit), kind="number"),
         Col("Of its memory", lambda gpu: percent_of(gpu.max, gpu.total), percent),
-        Col("Highest after", lambda gpu: gpu.max_at_ns, since(_start(every))),
+        Col("Highest after", lambda gpu: gpu.max_at_ns, since(_start(every)), span=lambda gpu: Span(gpu.max_at_ns, gpu.max_at_ns)),
         Col("First", lambda gpu: amount(gpu.first, gpu.unit), kind="number"),
         Col("Last", lambda gpu: amount(gpu.last, gpu.unit), kind="number"),
         Col("Lowest", lambda gpu: amount(gpu.min, gpu.unit), kind="number", html_only=True),
@@ -150,11 +151,17 @@ def _allocator_table(every: Sequence[AllocatorMemory]) -> Table | None:
         Col("GPU", lambda row: labels.device(row.node, row.rank, row.device), kind="name"),
         Col("Most allocated", lambda row: amount(row.peak, "B"), kind="number"),
         Col("Of its memory", lambda row: percent_of(row.peak, row.total), percent),
-        Col("After", lambda row: row.peak_at_ns, since(_start(every))),
+        Col("After", lambda row: row.peak_at_ns, since(_start(every)), span=lambda row: Span(row.peak_at_ns, row.peak_at_ns, row.rank)),
         Col("Reserved then", lambda row: amount(row.reserved_at_peak, "B"), kind="number"),
         Col("Most reserved", lambda row: amount(row.reserved_peak, "B"), kind="number"),
         Col("Largest growth", lambda row: amount(row.growth, "B"), kind="number"),
-        Col("From", lambda row: row.growth_from_ns, since(_start(every)), html_only=True),
+        Col(
+            "From",
+            lambda row: row.growth_from_ns,
+            since(_start(every)),
+            html_only=True,
+            span=lambda row: Span(row.growth_from_ns, row.growth_to_ns, row.rank),
+        ),
         Col("To", lambda row: row.growth_to_ns, since(_start(every)), html_only=True),
         Col("First", lambda row: amount(row.first, "B"), kind="number", html_only=True),
         Col("Last", lambda row: amount(row.last, "B"), kind="number"),

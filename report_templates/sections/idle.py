@@ -8,6 +8,7 @@ from ...analysis.report.causes import Gap
 from ...analysis.report.device import Idle
 from ...analysis.report.model import Report
 from ..blocks import Figure, Section, bar_rows, plain, say
+from ..blocks.spans import Span
 from ..blocks.tables import Cell, Col, Table, table
 from ..figures.axes import time_unit
 from ..figures.stacked_bars import Part, stacked_bars
@@ -85,7 +86,9 @@ def _gaps(report: Report) -> Table | None:
         "Longest gaps of the GPUs",
         report.gaps,
         Col("GPU", lambda gap: Cell(_device(gap)), kind="name"),
-        Col("At", lambda gap: gap.start_ns - origin, duration),
+        Col(
+            "At", lambda gap: gap.start_ns - origin, duration, span=lambda gap: Span(gap.start_ns, gap.start_ns + gap.duration_ns, gap.rank)
+        ),
         Col("Idle", lambda gap: gap.duration_ns, duration),
         Col("Host wait", lambda gap: gap.host_ns, duration),
         Col("Cause", lambda gap: gap.kind),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...analysis.report.causes import Iteration
 from ...analysis.report.model import Report
 from ..blocks import Section, say
+from ..blocks.spans import Span
 from ..blocks.tables import Cell, Col, table
 from ..text import labels
 from ..text.formats import count, digits, duration, percent, plural
@@ -50,7 +51,12 @@ def iterations(report: Report) -> Section:
             "Iterations in order of time" + (f", the first {count(len(report.iterations))}" if len(report.iterations) < total else ""),
             report.iterations,
             Col("Process", lambda row: labels.process(row.node, row.rank, None), kind="name"),
-            Col("After the first", lambda row: row.start_ns - report.iterations[0].start_ns, duration),
+            Col(
+                "After the first",
+                lambda row: row.start_ns - report.iterations[0].start_ns,
+                duration,
+                span=lambda row: Span(row.start_ns, row.start_ns + row.duration_ns, row.rank),
+            ),
             Col("Kind", lambda row: row.kind),
             Col("Duration", lambda row: row.duration_ns, duration),
             Col("Gap before", lambda row: row.gap_ns, duration),

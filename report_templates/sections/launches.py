@@ -9,6 +9,7 @@ from typing import Final
 from ...analysis.report.device import LaunchConfiguration, StreamQueue
 from ...analysis.report.model import Report
 from ..blocks import Figure, Section, bins_of, coded, name, say, worth_drawing
+from ..blocks.spans import Span
 from ..blocks.tables import Cell, Col, pairs_table, table, word
 from ..figures import lines
 from ..figures.histogram import histogram
@@ -79,7 +80,12 @@ def launches(report: Report) -> Section:
             Col("Process", lambda pair: labels.process(pair.node, pair.rank, None), html_only=True),
             Col("GPU", lambda pair: pair.device, str),
             Col("Stream", lambda pair: pair.stream, digits, html_only=True),
-            Col("Launched after", lambda pair: pair.launch_start_ns, since(start)),
+            Col(
+                "Launched after",
+                lambda pair: pair.launch_start_ns,
+                since(start),
+                span=lambda pair: Span(pair.launch_start_ns, pair.run_start_ns, pair.rank),
+            ),
             Col("Latency", lambda pair: pair.latency_ns, duration),
             pdf_rows=5,
         ),

@@ -17,6 +17,7 @@ from ..blocks import Block, Figure, Only, Section, Texts, coded, plain, say
 from ..blocks.tables import Cell, Col, Table, table
 from ..rules import across_ranks, bottlenecks, communication, compilation, generic, loop, products, trace, utilization
 from ..rules.rule_context import Blocks, RuleContext
+from ..rules.spans import span_of
 from ..text.formats import UNKNOWN, capitalized, clip, count, duration, glued, plural, sentences, significant, united
 from ..text.signs import ERROR, FINE, ISSUE
 from .actions import ActionRow, action_rows
@@ -211,6 +212,7 @@ def _part(report: Report, verdict: Judged, action: ActionRow | None = None) -> S
         counts="" if verdict.informs else _counts(report, rule),
         parameters=_line(rule.parameter_table),
         see=_SEE.get(rule.rule),
+        span=span_of(rule),
     )
     build = _BLOCKS.get(rule.rule)
     context = RuleContext(verdict.id, rule, report.run.started_at_ns or 0)

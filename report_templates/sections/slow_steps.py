@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from ...analysis.report.model import Report
-from ...analysis.report.steps import SlowSteps, StepDifference
-from ..blocks import Section, say
+from ...analysis.report.steps import SlowSteps, Step, StepDifference
+from ...analysis.toolkit import wording
+from ..blocks import Only, Section, Texts, say
+from ..blocks.spans import Span
 from ..blocks.tables import Cell, Col, table
 from ..text import labels
 from ..text.formats import count, duration
@@ -40,6 +42,7 @@ def slow_steps(report: Report) -> Section:
         return section
     process = labels.process(slow.node or "", slow.rank, slow.pid)
     section.add(
+        Only("html", Texts("spans", _spans(report))),
         table(
             "slow-steps-parts",
             f"The slowest steps of {process} against its typical ones",
@@ -62,6 +65,23 @@ def slow_steps(report: Report) -> Section:
         ),
     )
     return section
+
+
+def _spans(report: Report) -> list[tuple[str, Span]]:
+    """Return the slow steps with a known time, from the end of the step before."""
+    slow = report.slow_steps
+    known: dict[int, list[Step]] = {}
+    for step in report.steps.steps:
+        if step.on_device and (step.node, step.rank, step.pid) == (slow.node, slow.rank, slow.pid):
+            known.setdefault(step.index, []).append(step)
+    spans = []
+    for index in sorted(slow.slow):
+        steps, before = known.get(index, []), known.get(index - 1, [])
+        if len(steps) == 1:
+            step = steps[0]
+            start = before[0].start_ns + before[0].duration_ns if len(before) == 1 else step.start_ns
+            spans.append((wording.step(index), Span(min(start, step.start_ns), step.start_ns + step.duration_ns, step.rank)))
+    return spans
 
 
 def _columns(slow: SlowSteps, *, usual_html_only: bool = False) -> list[Col[StepDifference]]:

@@ -15,6 +15,7 @@ from ...analysis.steps.profiled import ENOUGH
 from ...analysis.steps.step_time import FROM_STEP_TO_STEP, step_times
 from ...analysis.toolkit import wording
 from ..blocks import Figure, Section, bar_rows, bins_of, of_all, say, spread, worth_drawing
+from ..blocks.spans import Span
 from ..blocks.tables import Cell, Col, table
 from ..figures.axes import time_unit
 from ..figures.histogram import histogram
@@ -98,7 +99,13 @@ def steps(report: Report) -> Section:
                 kind="name",
             ),
             Col("Process", lambda step: labels.process(step.node, step.rank, step.pid, step.phase)),
-            Col("Began after", lambda step: step.start_ns, since(report.run.started_at_ns or 0), html_only=True),
+            Col(
+                "Began after",
+                lambda step: step.start_ns,
+                since(report.run.started_at_ns or 0),
+                html_only=True,
+                span=lambda step: Span(step.start_ns, step.start_ns + step.duration_ns, step.rank),
+            ),
             Col("GPU time" if all(step.on_device for step in slowest) else "Duration", lambda step: step.duration_ns, duration),
             Col("On the host", lambda step: step.host_duration_ns, duration, when=any(step.on_device for step in slowest)),
             pdf_rows=6,

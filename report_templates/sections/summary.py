@@ -12,7 +12,8 @@ from markupsafe import Markup
 from ...analysis.report.device import DeviceTime
 from ...analysis.report.first_page import Actions, Dip, JobPhase, JobStrip
 from ...analysis.report.model import Report
-from ..blocks import Block, Figure, Only, Section, say
+from ..blocks import Block, Figure, Only, Section, Texts, say
+from ..blocks.spans import Span
 from ..figures.job_strip import NARROW, Mark, Phase, job_strip
 from ..figures.time_split import time_split
 from ..text import labels
@@ -146,7 +147,20 @@ def _strip(report: Report, verdicts: Sequence[Judged]) -> list[Block | Only]:
         _caption(strip, report, verdicts),
     )
     narrow = job_strip(strip.end_ns - start, phases, times, strip.utilization, marks, width=NARROW)
-    return [drawn, Only("html", dataclasses.replace(drawn, id="summary-strip-narrow", svg=narrow))]
+    return [
+        drawn,
+        Only("html", dataclasses.replace(drawn, id="summary-strip-narrow", svg=narrow)),
+        Only("html", Texts("spans", _spans(strip))),
+    ]
+
+
+def _spans(strip: JobStrip) -> list[tuple[str, Span]]:
+    """Return the marks of the strip, with their spans in the timeline."""
+    spans = [(f"dip at {duration(dip.start_ns - strip.start_ns)}", Span(dip.start_ns, dip.end_ns)) for dip in strip.dips]
+    spans += [(phase.name, Span(phase.start_ns, phase.end_ns)) for phase in strip.phases if phase.rule is not None]
+    if strip.window_start_ns is not None and strip.window_end_ns is not None:
+        spans.append(("profile window", Span(strip.window_start_ns, strip.window_end_ns)))
+    return spans
 
 
 def _dip(dip: Dip, start: int) -> tuple[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...analysis.report.steps import WorkOutsideSteps
+from ..blocks.spans import Span
 from ..blocks.tables import Col, Table, table
 from ..text import labels
 from ..text.formats import count, duration, plural
@@ -20,7 +21,7 @@ def outside_table(outside: Sequence[WorkOutsideSteps]) -> Table | None:
         "GPU work outside of the steps",
         outside,
         Col("GPU", lambda work: labels.device(work.node, work.rank, work.device), kind="name"),
-        Col("Launched", _launched),
+        Col("Launched", _launched, span=lambda work: Span(work.first_ns, work.last_ns, work.rank)),
         Col("Runs", lambda work: work.runs, count),
         Col("Busy", lambda work: work.busy_ns, duration),
         Col("Longest", lambda work: work.longest, kind="name", code=True),

@@ -1,5 +1,4 @@
 // Comfort for the reader: theme, sorting, filtering, long tables folded. Without it everything is readable, too.
-"use strict";
 (() => {
   const root = document.documentElement;
   const rowsShown = 15;

@@ -1,1 +1,1 @@
-"""The timeline of a report: data in the page for timeline.js, and strips for readers without scripts."""
+"""The timeline of a report: data in the page for the scripts of templates/timeline, and strips for readers without scripts."""

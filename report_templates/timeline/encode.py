@@ -1,4 +1,4 @@
-"""Encodes a Timeline for a page: one compressed block of bytes, as text, which timeline.js of templates/ reads.
+"""Encodes a Timeline for a page: one compressed block of bytes, as text, which timeline/data.js of templates/ reads.
 
 The block: the length of the head (4 bytes, little-endian), the head (JSON), then the columns in the order that the head lists them. A
 column consists of planes: the lowest byte of every value, then the next byte of every value, as many as its largest value needs. Planes of
@@ -63,7 +63,7 @@ def encode(timeline: Timeline) -> str:
     text = json.dumps(head, ensure_ascii=False, separators=(",", ":")).encode()
     block = struct.pack("<I", len(text)) + text + b"".join(data for _, data, _, _ in columns)
     compressed = io.BytesIO()
-    with gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=compressed, mtime=0) as file:
+    with gzip.GzipFile(filename="", mode="wb", compresslevel=9, fileobj=compressed, mtime=0) as file:
         file.write(block)
     return base64.b64encode(compressed.getvalue()).decode()
 

@@ -65,6 +65,31 @@ def queued() -> Timeline:
     return dataclasses.replace(result, events=_events(rows), gaps=(Gap(3, 8 * MS, 30 * MS),), events_total=len(rows))
 
 
+def two_ranks(origin_ns: int, span_ns: int, kernel: str, step: int = 211) -> Timeline:
+    """Return ranks 0 and 7 with a step in the middle tenth, filled by ``kernel``."""
+    result = small()
+    tracks = (
+        Track(None, "node", "algo-1"), Track(0, "gpus", "GPUs"),
+        Track(1, "process", "HOST-0 PID-1000 rank 0", narrow="rank 0"), Track(2, "steps", "Steps", 1), Track(2, "device", "GPU-0 device"), Track(4, "stream", "stream 7", 1),
+        Track(1, "process", "HOST-0 PID-1007 rank 7", narrow="rank 7"), Track(6, "steps", "Steps", 1), Track(6, "device", "GPU-3 device"), Track(8, "stream", "stream 7", 1),
+    )  # fmt: skip
+    names = (Name(f"step {step}", f"step {step}", "step"), Name(kernel, "kernel", "computation"))
+    rows = [(track, 45 * span_ns // 100, span_ns // 10, name, 0, -1, -1, -1, -1) for track, name in ((3, 0), (5, 1), (7, 0), (9, 1))]
+    views = (View("whole", "the whole run", 0, span_ns, None),)
+    return dataclasses.replace(
+        result,
+        origin_ns=origin_ns,
+        span_ns=span_ns,
+        tracks=tracks,
+        names=names,
+        events=_events(rows),
+        details=(),
+        lines=(),
+        views=views,
+        events_total=4,
+    )
+
+
 def hostile() -> Timeline:
     """Return names that would be markup, turn the direction of text, or fill the page."""
     result = small()

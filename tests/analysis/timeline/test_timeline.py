@@ -139,7 +139,7 @@ def test_a_run_worked_out_on_paper(make_store: MakeStore) -> None:
     )  # fmt: skip
     result = drawn(store)
     assert tree(result) == [
-        "host-0", "  CPU", "    Average utilization", "  GPUs", "    SUM Utilization", "    GPU-1 power",
+        "host-0", "  CPU", "    Average utilization", "  GPUs", "    Mean utilization", "    GPU-1 power",
         "    HOST-0 PID-100 rank 0",
         "      GPU-0 utilization", "      GPU-0 memory", "      GPU-0 device", "        stream 7", "        stream 9",
         "      GPU-0 host", "        thread 1, annotations", "        thread 1", "        thread 2", "      loss",
@@ -300,16 +300,14 @@ def test_processes_and_nodes(make_store: MakeStore) -> None:
     )  # fmt: skip
     result = drawn(store)
     assert tree(result) == [
-        "a", "  GPUs", "    SUM Utilization", "    HOST-0 PID-6 rank 0", "      GPU-3 utilization", "      GPU-3 device",
+        "a", "  GPUs", "    Mean utilization", "    HOST-0 PID-6 rank 0", "      GPU-3 utilization", "      GPU-3 device",
         "        no stream",
-        "b", "  GPUs", "    SUM Utilization", "    GPU-0 utilization", "    HOST-1 PID-4 rank 0", "      GPU-0 device", "        stream 7",
+        "b", "  GPUs", "    Mean utilization", "    GPU-0 utilization", "    HOST-1 PID-4 rank 0", "      GPU-0 device", "        stream 7",
         "      GPU-0 host", "        thread unknown", "    HOST-1 PID-5 rank 1", "      GPU-0 device", "        stream 7",
     ]  # fmt: skip
     named = {track.label: (track.detail, track.narrow) for track in result.tracks}
     assert named["HOST-1 PID-5 rank 1"] == ("b rank 1 pid 5", "rank 1")
-    assert (
-        named["SUM Utilization"] == ("SUM Utilization: average of the node's GPUs", "SUM Util.") or "derived" in named["SUM Utilization"][0]
-    )
+    assert named["Mean utilization"] == ("Mean utilization of the node's GPUs", "Mean util.") or "derived" in named["Mean utilization"][0]
 
 
 def test_a_run_without_gpus(make_store: MakeStore) -> None:
