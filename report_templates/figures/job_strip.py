@@ -75,7 +75,8 @@ def job_strip(
             body.append(svg.rect(phase.start * scale, top, (phase.end - phase.start) * scale, bottom - top, MEANINGS["idle"]))
     if times:
         body.append(svg.line(0, top, width, top, GRID))
-        body += [svg.path(_area(part, scale, bottom), MEANINGS["computation"], opacity=0.55) for part in _parts(times, percents)]
+        color = MEANINGS["computation"]
+        body += [svg.path(_area(part, scale, bottom), color, opacity=0.55, stroke=color) for part in _parts(times, percents)]
     body.append(svg.line(0, bottom, width, bottom, MUTED))
     for mark, row in zip(marks, rows, strict=True):
         body += _label(mark, row, scale, width, top, bottom)

@@ -5,28 +5,44 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Final
 
 from ..text import formats
 from ..text.formats import clip
 from . import svg
 from .axes import nice_ticks, time_unit
-from .palette import GRID, LINES, MUTED
+from .palette import ACCENT, GRID, MEANINGS, MUTED, SERIES, UNNAMED
 
 _DASHES = (None, "6.5 2", "2.6 1.6", "7.8 2 2 2", "1.3 1.3", "10.4 2.6")
-MOST = len(LINES)
+MOST: Final = len(_DASHES)
 _LABEL = 28
 _LEFT, _TOP, _TITLE, _BOTTOM = 48.0, 2.0, 18.0, 34.0
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """``x`` and ``y`` of equal length; ``low`` and ``high`` a band about ``y`` or empty. Lines without a label are thin and gray."""
+    """``x`` and ``y`` of equal length; ``low`` and ``high`` a band about ``y`` or empty.
+
+    Lines are gray, and thin without a label. ``outlier``: the one line that has the accent. ``meaning``: a key of the palette, for a line
+    of a kind of time instead of a process or node.
+    """
 
     label: str | None
     x: Sequence[float]
     y: Sequence[float]
     low: Sequence[float] = ()
     high: Sequence[float] = ()
+    outlier: bool = False
+    meaning: str | None = None
+
+    @property
+    def color(self) -> str:
+        return MEANINGS[self.meaning] if self.meaning else ACCENT if self.outlier else SERIES
+
+    @property
+    def ink(self) -> str:
+        """Color of the name: fields of a meaning have less contrast than text needs."""
+        return ACCENT if self.outlier else MUTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,31 +79,25 @@ def lines(panels: Sequence[Panel], x_label: str, *, x_time: bool, height: float 
             y = top + (upper - tick) * tall
             body.append(svg.line(_LEFT, y, right, y, GRID))
             body.append(svg.text(_LEFT - 5, y + 3.5, _tick(tick), anchor="end", fill=MUTED, size=10))
-        for line in sorted(panel.lines, key=lambda line: line.label is not None):
+        for line in sorted(panel.lines, key=lambda line: (line.label is not None, line.outlier)):
             across = [_LEFT + (x - low) * scale for x in line.x]
             ups, lows, highs = ([top + (upper - y) * tall for y in values] for values in (line.y, line.low, line.high))
             if line.label is None:
-                body.append(svg.curve(zip(across, ups, strict=True), GRID, 0.9))
+                body.append(svg.curve(zip(across, ups, strict=True), UNNAMED, 0.6))
                 continue
-            color = names.index(line.label) % MOST
+            dashes = None if line.outlier else _DASHES[names.index(line.label) % MOST]
             if lows and len(labeled) <= 4:
                 band = [*zip(across, highs, strict=True), *zip(reversed(across), reversed(lows), strict=True)]
-                body.append(svg.path(svg.shape(band) + "Z", LINES[color], opacity=0.16))
-            body.append(svg.curve(zip(across, ups, strict=True), LINES[color], 1.3, dashes=_DASHES[color]))
+                body.append(svg.path(svg.shape(band) + "Z", line.color, opacity=0.16))
+            body.append(svg.curve(zip(across, ups, strict=True), line.color, 1.8 if line.outlier else 1.2, dashes=dashes))
             if len(across) < 3:
-                body += [svg.circle(x, y, 1.5, LINES[color], LINES[color]) for x, y in zip(across, ups, strict=True)]
+                body += [svg.circle(x, y, 1.5, line.color, line.color) for x, y in zip(across, ups, strict=True)]
         if len(names) > 1 and (number == 0 or not same):
-            ends = [top + (upper - line.y[-1]) * tall for line in panel.lines if line.label is not None]
-            for name, y in zip(labeled, _apart(ends, 12, top, top + height), strict=True):
-                body.append(
-                    svg.text(
-                        right + 7,
-                        y + 3.5,
-                        svg.fitted(clip(name, _LABEL), width - right - 7, 10),
-                        fill=LINES[names.index(name) % MOST],
-                        size=10,
-                    )
-                )
+            ending = [line for line in panel.lines if line.label is not None]
+            ends = [top + (upper - line.y[-1]) * tall for line in ending]
+            for line, y in zip(ending, _apart(ends, 12, top, top + height), strict=True):
+                name = svg.fitted(clip(line.label or "", _LABEL), width - right - 7, 10)
+                body.append(svg.text(right + 7, y + 3.5, name, fill=line.ink, size=10, bold=line.outlier))
     factor = 1.0
     if x_time:
         unit = time_unit(high - low)

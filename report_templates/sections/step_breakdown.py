@@ -17,7 +17,7 @@ from ..text import labels
 from ..text.formats import count, duration, percent, plural, significant
 from .time_breakdown import PARTS, part_times
 
-HIDDEN: Final = Part("hidden communication", "communication", 0.5)
+HIDDEN: Final = Part("hidden communication", "communication", 0.45)
 _CUT: Final = 3.0  # times the median; a longer step would press all others flat
 
 

@@ -28,7 +28,7 @@ PARTS: Final = {
     "kernel": Part("kernels", "computation"),
     "communication": Part("communication", "communication"),
     "memcpy": Part("copies", "memory"),
-    "memset": Part("memsets", "memory", 0.55),
+    "memset": Part("memsets", "memory", 0.45),
     "data_loader": Part("data loading", "loading"),
     "runtime": Part("runtime calls", "host"),
     "cpu_op": Part("CPU operators", "operator"),
@@ -37,11 +37,11 @@ PARTS: Final = {
 # Ranges that the program annotated, by how their names begin.
 _ANNOTATED: Final = {
     "forward": ("computation", 1.0),
-    "backward": ("computation", 0.6),
+    "backward": ("computation", 0.45),
     "optim": ("operator", 1.0),
-    "zero": ("operator", 0.6),
+    "zero": ("operator", 0.45),
 }
-_HOST_SHADES = (1.0, 0.72, 0.5, 0.86, 0.6, 0.4)
+_HOST_SHADES = (1.0, 0.45, 0.72, 0.3, 0.86, 0.58)
 _LINES = 32  # of processes in the figure over the index
 _LOADINGS = 12  # names of ranges of data loading
 _POINTS = 400  # of one line

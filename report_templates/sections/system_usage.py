@@ -13,6 +13,7 @@ from ...analysis.report.model import Report
 from ..blocks import Block, Figure, Only, Section, Slice, Texts, of_all, ring, say, spread
 from ..blocks.tables import Cell, Col, Table, amount, table
 from ..figures import heat_map, lines
+from ..figures.alike import alike_lines
 from ..figures.svg import HALF
 from ..text.formats import clip, count, duration, percent, plural, quantity
 
@@ -242,7 +243,8 @@ def panel(metric: str, all_series: Sequence[Series], named: Collection[str], sta
                 [max(series.high[i : i + length]) / factor for i in starts],
             )
         )
-    return lines.Panel(f"{_NAMES[metric]}, {unit}", drawn, 100 if metric in ("gpu", "cpu") else None)
+    top = 100.0 if metric in ("gpu", "cpu") else None
+    return lines.Panel(f"{_NAMES[metric]}, {unit}", alike_lines(drawn, "node", top=top), top)
 
 
 def _mean(series: Series) -> float:

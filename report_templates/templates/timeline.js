@@ -1,12 +1,12 @@
 // The interactive timeline: unpacks the events of the page and draws them. Work per frame grows with pixels, not with events.
 (() => {
-  const LANE = 17, PAD = 3, LINE = 34, HEAD = 22, RULER = 26, NEAR = 5, ENOUGH = 1, FAMILIES = `"Inter", "DejaVu Sans", system-ui, sans-serif`, FONT = `11px ${FAMILIES}`;
+  const LANE = 17, PAD = 3, LINE = 34, HEAD = 24, RULER = 26, NEAR = 5, ENOUGH = 1, FAMILIES = `"Inter", "DejaVu Sans", system-ui, sans-serif`, FONT = `11px ${FAMILIES}`;
   const COLORS = { computation: "computation", communication: "communication", memory: "memory", sync: "sync", launch: "host", host: "operator",
     annotation: "other", step: "idle", merged: "other" };
   const WORDS = { computation: "computation", communication: "communication", memory: "memory operation", sync: "synchronization", launch: "launch call",
     host: "host operation", annotation: "annotation", step: "step", merged: "several short events, merged" };
   const PLAIN = new Set(["step", "annotation", "merged"]);
-  const ON_DARK = new Set(["computation"]);
+  const ON_DARK = new Set(["computation", "communication", "loading", "other"]);
 
   // ---- Reading: see timeline/encode.py
   async function unpack(text) {
@@ -210,7 +210,7 @@
       let y = RULER;
       const walk = (one) => {
         const open = state.open.has(one.id);
-        const h = one.line ? LINE : one.lanes ? one.lanes * LANE + 2 * PAD : HEAD;
+        const h = one.line ? LINE : one.lanes ? Math.max(HEAD, one.lanes * LANE + 2 * PAD) : HEAD;
         one.row = { one, y, h, open };
         state.rows.push(one.row);
         y += h;
@@ -321,7 +321,7 @@
       };
       for (const [meaning, name] of Object.entries(COLORS)) {
         const color = get(name);
-        colors[meaning] = /^#[0-9a-f]{6}$/i.test(color) ? [0, 0.08, 0.16].map((share) => mix(color, share)) : [color, color, color];
+        colors[meaning] = /^#[0-9a-f]{6}$/i.test(color) ? [0, 0.04, 0.08].map((share) => mix(color, share)) : [color, color, color];
       }
       colors.label = (meaning) => (meaning === "step" ? colors.dark : ON_DARK.has(meaning) ? colors.light : "#111418");
       hatched = pen.createPattern(hatching(colors.muted), "repeat");
