@@ -25,24 +25,34 @@ def collapsed(rows: Sequence[Row], noun: str, plural_noun: str | None = None) ->
     The merged row is at the position of the first one. A group has the medians of its rows, and is named after their number: "7 ranks
     alike". Rows that differ from all others keep their names, so that an outlier stands out.
     """
-    near = _NEAR * max((sum(values) for _, values in rows), default=0.0)
-    groups: list[list[Row]] = []
-    for row in rows:
-        group = next((group for group in groups if _alike(group[0][1], row[1], near)), None)
+    result = []
+    for group in groups_alike([values for _, values in rows]):
+        label, _ = rows[group[0]]
+        if len(group) > 1:
+            every = "all " if len(group) == len(rows) else ""
+            label = f"{every}{plural(len(group), noun, plural_noun)} alike"
+        result.append((label, medians([rows[number][1] for number in group])))
+    return result
+
+
+def groups_alike(rows: Sequence[Sequence[float]], near: float | None = None) -> list[list[int]]:
+    """Group the numbers of rows that are alike, in the order of their first ones.
+
+    A group has one row, or at least three. ``near``: by how much values that are alike differ at most.
+    """
+    near = _NEAR * max(map(sum, rows), default=0.0) if near is None else near
+    groups: list[list[int]] = []
+    for number, row in enumerate(rows):
+        group = next((group for group in groups if _alike(rows[group[0]], row, near)), None)
         if group is None:
-            groups.append([row])
+            groups.append([number])
         else:
-            group.append(row)
-    result: list[tuple[int, Row]] = []
-    order = {label: number for number, (label, _) in enumerate(rows)}
-    for group in groups:
-        if len(group) < _FEWEST:
-            result += [(order[row[0]], row) for row in group]
-            continue
-        every = "all " if len(group) == len(rows) else ""
-        medians = [statistics.median(values) for values in zip(*(values for _, values in group), strict=True)]
-        result.append((order[group[0][0]], (f"{every}{plural(len(group), noun, plural_noun)} alike", medians)))
-    return [row for _, row in sorted(result, key=lambda entry: entry[0])]
+            group.append(number)
+    return sorted(part for group in groups for part in ([group] if len(group) >= _FEWEST else [[number] for number in group]))
+
+
+def medians(rows: Sequence[Sequence[float]]) -> Sequence[float]:
+    return rows[0] if len(rows) == 1 else [statistics.median(values) for values in zip(*rows, strict=True)]
 
 
 def _alike(first: Sequence[float], second: Sequence[float], near: float) -> bool:
