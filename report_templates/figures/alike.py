@@ -15,7 +15,7 @@ from .lines import Line
 Row = tuple[str, Sequence[float]]
 
 _NEAR: Final = 0.03  # of the longest row; values that differ by less are alike
-_NEAR_LINES: Final = 0.02
+NEAR_LINES: Final = 0.02
 _FEWEST: Final = 3  # rows; fewer keep their names
 
 
@@ -59,19 +59,21 @@ def _alike(first: Sequence[float], second: Sequence[float], near: float) -> bool
     return all(abs(a - b) <= near for a, b in zip(first, second, strict=True))
 
 
-def alike_lines(lines: Sequence[Line], noun: str, plural_noun: str | None = None, *, top: float | None = None) -> list[Line]:
+def alike_lines(
+    lines: Sequence[Line], noun: str, plural_noun: str | None = None, *, top: float | None = None, near: float = NEAR_LINES
+) -> list[Line]:
     """Merge the lines that are alike into one with a band, and mark the outlier.
 
-    A line is alike another if their mean distance is at most 2% of ``top``, or else of the highest value. The outlier is the line that is
-    furthest from a group of most lines, unless two are about as far. Lines without a label are not merged.
+    A line is alike another if their mean distance is at most ``near`` (2%) of ``top``, or else of the highest value. The outlier is the
+    line that is furthest from a group of most lines, unless two are about as far. Lines without a label are not merged.
     """
     named = [line for line in lines if line.label is not None]
     if len(named) < 2 or len(named) < len(lines):
         return list(lines)
-    near = _NEAR_LINES * (top or max(max(line.y) for line in named))
+    distance = near * (top or max(max(line.y) for line in named))
     groups: list[list[Line]] = []
     for line in named:
-        group = next((group for group in groups if _distance(group[0], line) <= near), None)
+        group = next((group for group in groups if _distance(group[0], line) <= distance), None)
         if group is None:
             groups.append([line])
         else:

@@ -29,7 +29,10 @@ class Dots:
 
 
 def dot_plot(rows: Sequence[Dots], limits: Sequence[tuple[float, str]], quantity: str, unit: str, *, top: float) -> str:
-    """Return SVG text. The axis, named ``quantity``, ends at ``top``; ``limits``: values and names."""
+    """Return SVG text; ``limits``: values and names.
+
+    The axis, named ``quantity``, ends at ``top``.
+    """
     labels, widest = svg.column((row.label for row in rows), 26, 0.36 * WIDTH)
     left = 14 + widest
     right = WIDTH - max((14 + svg.width_of(row.note, 10) for row in rows if row.note), default=14.0)

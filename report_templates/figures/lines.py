@@ -9,6 +9,7 @@ from typing import Final
 
 from ..text import formats
 from ..text.formats import clip
+from . import marks as shared
 from . import svg
 from .axes import nice_ticks, time_unit
 from .palette import ACCENT, GRID, MEANINGS, MUTED, SERIES, UNNAMED
@@ -54,24 +55,41 @@ class Panel:
     top: float | None = None
 
 
-def lines(panels: Sequence[Panel], x_label: str, *, x_time: bool, height: float = 92, width: float = svg.NARROW) -> str:
+def lines(
+    panels: Sequence[Panel],
+    x_label: str,
+    *,
+    x_time: bool,
+    height: float = 92,
+    width: float = svg.NARROW,
+    marks: Sequence[shared.Mark] = (),
+) -> str:
     """Return SVG text of panels above each other.
 
     ``x``: ns from zero if ``x_time``; ``height``: of one panel; ``width``: of the figure. A label keeps its color in every panel. Lines
-    are named at their end; if several panels have the same lines, only in the first.
+    are named at their end; if several panels have the same lines, only in the first. ``marks`` outside of the lines are left out.
     """
     names = list(dict.fromkeys(line.label for panel in panels for line in panel.lines if line.label is not None))
     same = all([line.label for line in panel.lines] == [line.label for line in panels[0].lines] for panel in panels)
     right = width - (18.0 if len(names) <= 1 else min(0.3 * width, 12 + max(svg.width_of(clip(name, _LABEL), 10) for name in names)))
-    total_height = _TOP + len(panels) * (_TITLE + height) + (len(panels) - 1) * 8 + _BOTTOM
     low = min(min(line.x) for panel in panels for line in panel.lines)
     high = max(max(line.x) for panel in panels for line in panel.lines)
     high = high if high > low else low + 1
     scale = (right - _LEFT) / (high - low)
-    body: list[str] = []
+    marks = [mark for mark in marks if low <= mark.start and mark.end <= high]
+    named = shared.NAMES if marks else 0.0
+    total_height = _TOP + named + len(panels) * (_TITLE + height) + (len(panels) - 1) * 8 + _BOTTOM
+
+    def across_at(value: float) -> float:
+        return _LEFT + (value - low) * scale
+
+    body = shared.names(marks, across_at, 0, width, _TOP + _TITLE + named - 3)
     for number, panel in enumerate(panels):
-        top = _TOP + _TITLE + number * (_TITLE + height + 8)
-        body.append(svg.text(_LEFT, top - 8, svg.fitted(panel.title, right - _LEFT, 10), fill=MUTED, size=10))
+        top = _TOP + _TITLE + number * (_TITLE + height + 8) + named
+        body.append(
+            svg.text(_LEFT, top - 8 - (named if number == 0 else 0), svg.fitted(panel.title, right - _LEFT, 10), fill=MUTED, size=10)
+        )
+        body += shared.behind(marks, across_at, top, top + height)
         labeled = [line.label for line in panel.lines if line.label is not None]
         lower, upper = _ends(panel)
         tall = height / (upper - lower)
@@ -80,7 +98,7 @@ def lines(panels: Sequence[Panel], x_label: str, *, x_time: bool, height: float 
             body.append(svg.line(_LEFT, y, right, y, GRID))
             body.append(svg.text(_LEFT - 5, y + 3.5, _tick(tick), anchor="end", fill=MUTED, size=10))
         for line in sorted(panel.lines, key=lambda line: (line.label is not None, line.outlier)):
-            across = [_LEFT + (x - low) * scale for x in line.x]
+            across = [across_at(x) for x in line.x]
             ups, lows, highs = ([top + (upper - y) * tall for y in values] for values in (line.y, line.low, line.high))
             if line.label is None:
                 body.append(svg.curve(zip(across, ups, strict=True), UNNAMED, 0.6))
@@ -92,6 +110,7 @@ def lines(panels: Sequence[Panel], x_label: str, *, x_time: bool, height: float 
             body.append(svg.curve(zip(across, ups, strict=True), line.color, 1.8 if line.outlier else 1.2, dashes=dashes))
             if len(across) < 3:
                 body += [svg.circle(x, y, 1.5, line.color, line.color) for x, y in zip(across, ups, strict=True)]
+        body += shared.before(marks, across_at, top, top + height, right)
         if len(names) > 1 and (number == 0 or not same):
             ending = [line for line in panel.lines if line.label is not None]
             ends = [top + (upper - line.y[-1]) * tall for line in ending]

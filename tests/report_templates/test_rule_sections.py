@@ -569,7 +569,7 @@ def test_groups_that_were_judged_are_drawn_before_those_that_were_not() -> None:
     table = next(block for block in blocks if isinstance(block, Table) and block.id.endswith("-groups"))
     assert isinstance(figure, Figure)
     assert isinstance(table, Table)
-    assert words(figure.alt).endswith("rank 0 TRAIN: 0 outliers among 900 steps")
+    assert words(figure.alt).endswith(". TRAIN: 0 outliers among 900 steps")
     caption = words(str(figure.caption))
     assert "Not drawn: 2 steps above 400 ms, the longest 900 ms." in caption
     assert [row[0].text for row in table.rows] == ["rank 0 TRAIN", "rank 0 EVAL"]
