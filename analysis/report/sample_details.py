@@ -45,7 +45,8 @@ class BottleneckDetails(RuleDetails, kw_only=True):
 
 
 class LowGpu(Gpu):
-    """``p95``, ``p5``: of the last evaluated window. ``unused_samples``: samples of the pattern times their unused share."""
+    """``p95``, ``p5``: of the last evaluated window. ``unused_samples``: samples of the pattern times their unused share.
+    ``histogram``: shares of the samples of the whole run in bins of 2%."""
 
     derived: bool
     samples: int
@@ -70,6 +71,7 @@ class LowGpu(Gpu):
     unused_samples: float
     box: Box
     rank: int | None = None
+    histogram: tuple[float, ...] = ()
 
 
 class LowGPUUtilizationDetails(RuleDetails):

@@ -91,6 +91,11 @@ def from_step_to_step(steps: Sequence[Step]) -> list[float]:
     includes the wait for data, counts no time twice if the work of two steps overlaps, and nothing of the work that was launched before
     the first step.
     """
+    return _medians(lengths_by_step(steps))
+
+
+def lengths_by_step(steps: Sequence[Step]) -> dict[tuple[int, int], list[int]]:
+    """Return the times from step to step of all processes by ``again`` and number."""
     lengths: dict[tuple[int, int], list[int]] = {}
     for listed in by_process(steps).values():
         ordered = sorted(listed, key=lambda step: (step.again, step.index, step.start_ns))
@@ -100,7 +105,7 @@ def from_step_to_step(steps: Sequence[Step]) -> list[float]:
             end = after.start_ns + after.duration_ns
             if after.index == before.index + 1 and after.again == before.again and end > until:
                 lengths.setdefault((after.again, after.index), []).append(end - until)
-    return _medians(lengths)
+    return lengths
 
 
 def per_step(steps: Sequence[Step], *, host: bool = False) -> list[float]:

@@ -12,7 +12,7 @@ import polars as pl
 from ...ingest.store.store import Store
 from ..report.steps import Step, StepGroup, StepParts, Steps, StepTrend
 from ..toolkit.places import Place, Places
-from ..toolkit.quantiles import duration_histogram, quantiles
+from ..toolkit.quantiles import quantiles, tail_histogram
 from ..toolkit.wording import count, numbered, plural
 from .claims import CLASSES, claimed, covered_by_events, covered_by_names, step_windows
 from .data import StepData
@@ -134,7 +134,7 @@ def _reported(rows: pl.DataFrame) -> pl.DataFrame:
 def _group(location: Place, on_device: bool, members: pl.DataFrame) -> StepGroup:
     phase = members["phase"][0]
     spread = quantiles(members["duration"])
-    bins = duration_histogram(members["duration"])
+    bins = tail_histogram(members["duration"])
     assert spread is not None
     assert bins is not None
     slowest = members.sort("duration", "start", descending=[True, False]).head(SLOWEST)

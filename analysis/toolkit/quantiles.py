@@ -14,6 +14,7 @@ from ..report.rows import Histogram, Quantiles
 
 LINEAR_BINS: Final = 50
 BINS_PER_DECADE: Final = 10
+TAIL_BINS: Final = 40  # per power of ten
 FEWEST_BINS: Final = 5
 MOST_BINS: Final = 40
 _WIDE: Final = 10.0  # p95 / p5 at which equal bins start to hide one end of the distribution
@@ -89,36 +90,45 @@ def duration_histogram(values: pl.Series) -> Histogram | None:
     return None if drawn is None else replace(drawn, beyond=len(ordered) - len(kept))
 
 
-def log_histogram(values: pl.Series, *, unit: str = "ns") -> Histogram | None:
-    """Count ``values`` in ten bins per power of ten; None without values.
+def tail_histogram(values: pl.Series) -> Histogram | None:
+    """Choose bins that also show the longest durations; None without values.
 
-    Histograms of different runs have the same bins. Values below 1 (also 0) are below the resolution of the source's clock: they are
-    counted in the bin before that of the smallest other value, or in that of 1 if it is the first."""
+    Equal bins without a tail, as in :func:`duration_histogram`, else 40 logarithmic ones per power of ten."""
+    drawn = duration_histogram(values)
+    return log_histogram(values, per_decade=TAIL_BINS) if drawn is not None and drawn.beyond else drawn
+
+
+def log_histogram(values: pl.Series, *, unit: str = "ns", per_decade: int = BINS_PER_DECADE) -> Histogram | None:
+    """Count ``values`` in logarithmic bins; None without values.
+
+    There are ``per_decade`` bins per power of ten. Histograms of different runs have the same bins. Values below 1 (also 0) are below the
+    resolution of the source's clock: they are counted in the bin before that of the smallest other value, or in that of 1 if it is the
+    first."""
     every = values.drop_nulls().cast(pl.Float64).sort()
     if not len(every):
         return None
     below = int((every < 1.0).sum())
     ordered = every.slice(below) if below < len(every) else pl.Series([1.0])
-    first = math.floor(math.log10(ordered[0]) * BINS_PER_DECADE)
-    last = math.floor(math.log10(ordered[-1]) * BINS_PER_DECADE) + 1
-    edges = [_edge(i) for i in range(first, last + 1)]
+    first = math.floor(math.log10(ordered[0]) * per_decade)
+    last = math.floor(math.log10(ordered[-1]) * per_decade) + 1
+    edges = [_edge(i, per_decade) for i in range(first, last + 1)]
     # log10 and the edges round differently: the outermost values must not fall out.
     if ordered[0] < edges[0]:
-        edges.insert(0, _edge(first - 1))
+        edges.insert(0, _edge(first - 1, per_decade))
     if ordered[-1] > edges[-1]:
-        edges.append(_edge(last + 1))
+        edges.append(_edge(last + 1, per_decade))
     counts = bin_counts(ordered, edges)
     if below == len(every):
         counts = (below,)
     elif below and edges[0] > 1:
-        edges, counts = [edges[0] / _edge(1), *edges], (below, *counts)
+        edges, counts = [edges[0] / _edge(1, per_decade), *edges], (below, *counts)
     elif below:
         counts = (counts[0] + below, *counts[1:])
     return Histogram(edges=tuple(edges), counts=counts, unit=unit, logarithmic=True)
 
 
-def _edge(index: int) -> float:
-    return float(10.0 ** (index / BINS_PER_DECADE))
+def _edge(index: int, per_decade: int) -> float:
+    return float(10.0 ** (index / per_decade))
 
 
 def bin_counts(ordered: pl.Series, edges: Sequence[float]) -> tuple[int, ...]:

@@ -1,16 +1,21 @@
-"""Rows of a bar figure -> fewer rows: those with nearly the same values become one."""
+"""Rows of bars, or lines -> fewer: those with nearly the same values become one."""
 
 from __future__ import annotations
 
+import dataclasses
 import statistics
 from collections.abc import Sequence
 from typing import Final
 
+import numpy as np
+
 from ..text.formats import plural
+from .lines import Line
 
 Row = tuple[str, Sequence[float]]
 
 _NEAR: Final = 0.03  # of the longest row; values that differ by less are alike
+NEAR_LINES: Final = 0.02
 _FEWEST: Final = 3  # rows; fewer keep their names
 
 
@@ -20,25 +25,83 @@ def collapsed(rows: Sequence[Row], noun: str, plural_noun: str | None = None) ->
     The merged row is at the position of the first one. A group has the medians of its rows, and is named after their number: "7 ranks
     alike". Rows that differ from all others keep their names, so that an outlier stands out.
     """
-    near = _NEAR * max((sum(values) for _, values in rows), default=0.0)
-    groups: list[list[Row]] = []
-    for row in rows:
-        group = next((group for group in groups if _alike(group[0][1], row[1], near)), None)
+    result = []
+    for group in groups_alike([values for _, values in rows]):
+        label, _ = rows[group[0]]
+        if len(group) > 1:
+            every = "all " if len(group) == len(rows) else ""
+            label = f"{every}{plural(len(group), noun, plural_noun)} alike"
+        result.append((label, medians([rows[number][1] for number in group])))
+    return result
+
+
+def groups_alike(rows: Sequence[Sequence[float]], near: float | None = None) -> list[list[int]]:
+    """Group the numbers of rows that are alike, in the order of their first ones.
+
+    A group has one row, or at least three. ``near``: by how much values that are alike differ at most.
+    """
+    near = _NEAR * max(map(sum, rows), default=0.0) if near is None else near
+    groups: list[list[int]] = []
+    for number, row in enumerate(rows):
+        group = next((group for group in groups if _alike(rows[group[0]], row, near)), None)
         if group is None:
-            groups.append([row])
+            groups.append([number])
         else:
-            group.append(row)
-    result: list[tuple[int, Row]] = []
-    order = {label: number for number, (label, _) in enumerate(rows)}
-    for group in groups:
-        if len(group) < _FEWEST:
-            result += [(order[row[0]], row) for row in group]
-            continue
-        every = "all " if len(group) == len(rows) else ""
-        medians = [statistics.median(values) for values in zip(*(values for _, values in group), strict=True)]
-        result.append((order[group[0][0]], (f"{every}{plural(len(group), noun, plural_noun)} alike", medians)))
-    return [row for _, row in sorted(result, key=lambda entry: entry[0])]
+            group.append(number)
+    return sorted(part for group in groups for part in ([group] if len(group) >= _FEWEST else [[number] for number in group]))
+
+
+def medians(rows: Sequence[Sequence[float]]) -> Sequence[float]:
+    return rows[0] if len(rows) == 1 else [statistics.median(values) for values in zip(*rows, strict=True)]
 
 
 def _alike(first: Sequence[float], second: Sequence[float], near: float) -> bool:
     return all(abs(a - b) <= near for a, b in zip(first, second, strict=True))
+
+
+def alike_lines(
+    lines: Sequence[Line], noun: str, plural_noun: str | None = None, *, top: float | None = None, near: float = NEAR_LINES
+) -> list[Line]:
+    """Merge the lines that are alike into one with a band, and mark the outlier.
+
+    A line is alike another if their mean distance is at most ``near`` (2%) of ``top``, or else of the highest value. The outlier is the
+    line that is furthest from a group of most lines, unless two are about as far. Lines without a label are not merged.
+    """
+    named = [line for line in lines if line.label is not None]
+    if len(named) < 2 or len(named) < len(lines):
+        return list(lines)
+    distance = near * (top or max(max(line.y) for line in named))
+    groups: list[list[Line]] = []
+    for line in named:
+        group = next((group for group in groups if _distance(group[0], line) <= distance), None)
+        if group is None:
+            groups.append([line])
+        else:
+            group.append(line)
+    largest = max(groups, key=len)
+    merged = {id(group[0]): _merged(group, len(group) == len(named), noun, plural_noun) for group in groups}
+    if len(largest) * 2 > len(named):
+        far = sorted((group[0] for group in groups if group is not largest), key=lambda line: -_distance(largest[0], line))
+        clear = len(far) == 1 or (len(far) > 1 and _distance(largest[0], far[0]) > 2 * _distance(largest[0], far[1]))
+        if clear and len(named) > 2 and merged[id(far[0])].label == far[0].label:
+            merged[id(far[0])] = dataclasses.replace(far[0], outlier=True)
+    return [merged[id(group[0])] for group in groups]
+
+
+def _distance(first: Line, second: Line) -> float:
+    return float(np.abs(np.interp(first.x, second.x, second.y) - np.asarray(first.y, float)).mean())
+
+
+def _merged(group: Sequence[Line], every: bool, noun: str, plural_noun: str | None) -> Line:
+    if len(group) == 1:
+        return group[0]
+    first = group[0]
+    values, low, high = (
+        np.array([np.interp(first.x, line.x, getattr(line, of) or line.y) for line in group]) for of in ("y", "low", "high")
+    )
+    label = (
+        f"both {plural_noun or noun + 's'} alike"
+        if every and len(group) == 2
+        else f"{'all ' if every else ''}{plural(len(group), noun, plural_noun)} alike"
+    )
+    return Line(label, first.x, values.mean(axis=0).tolist(), low.min(axis=0).tolist(), high.max(axis=0).tolist())

@@ -54,6 +54,8 @@ def donut(sectors: Sequence[Sector], value: str, label: str, *, total_percent: f
             x, y = _point(middle, angle + sweep / 2, _OUTER + 11)
             body.append(svg.text(x, y + 4.5, str(number), anchor="middle", size=13))
         angle += sweep
+    # Pale sectors end at a line that is not pale.
+    body += [svg.circle(middle, middle, radius, "none", MUTED) for radius in (_OUTER, _INNER)]
     size = min(17.0, 78 / svg.width_of(value, 1.0))
     body.append(svg.text(middle, middle + 1, value, anchor="middle", fill=INK, size=size, bold=True))
     body.append(svg.text(middle, middle + 16, label, anchor="middle", fill=MUTED, size=11))

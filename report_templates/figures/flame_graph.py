@@ -9,7 +9,7 @@ from typing import Final
 from ..text import formats
 from . import svg
 from .axes import nice_ticks, time_unit
-from .palette import GRID, INK, MEANINGS, MUTED, ON, PAPER
+from .palette import GRID, MEANINGS, MUTED, PAPER, ink_on
 from .stacked_bars import Part
 
 WIDTH: Final = 720.0
@@ -56,8 +56,8 @@ def flame_graph(bars: Sequence[Bar], kinds: Sequence[Part], total_s: float) -> s
         if bar.shade < 1:
             body.append(svg.rect(x, y, max(0.3, width - 0.7), _ROW - 1, PAPER))
         body.append(svg.rect(x, y, max(0.3, width - 0.7), _ROW - 1, MEANINGS[bar.meaning], opacity=bar.shade, title=bar.title))
-        if name := fitting(bar.names, width - 2 * _PAD):
-            ink = ON[bar.meaning] if bar.shade == 1 else INK
+        ink = ink_on(bar.meaning, bar.shade)
+        if ink and (name := fitting(bar.names, width - 2 * _PAD)):
             body.append(svg.text(x + _PAD, y + _ROW - 4.8, name, fill=ink, size=_SIZE, code=True))
     x, y = 0.0, bottom + 16.0
     for kind in kinds:

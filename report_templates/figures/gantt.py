@@ -127,7 +127,7 @@ def _strip(row: Row, left: float, y: float, low: float, high: float, scale: floa
             meaning = _COLOR.get(KINDS[kind_of], KINDS[kind_of])
             free = float(end[i])
             texts.append(svg.text(left + float(start[i]) + 4, y + 12, clip(name, room), fill=ON[meaning], size=9, code=True))
-    drawn = [svg.rect(left, y, (high - low) * scale, _BAR, GRID, opacity=0.3)]
+    drawn = [svg.rect(left, y, (high - low) * scale, _BAR, GRID, opacity=0.3, edge=False)]
     for (kind_of, level_of), shapes in sorted(paths.items()):
         name = KINDS[kind_of]
         drawn.append(svg.path("".join(shapes), MEANINGS[_COLOR.get(name, name)], opacity=(0.3, 0.5, 0.75, 1.0)[level_of - 1]))
@@ -179,7 +179,7 @@ def _line(row: Row, left: float, y: float, low: float, high: float, scale: float
     base = svg.number(y + _BAR)
     area = f"M{svg.number(points[0][0])} {base}" + "".join(f"L{svg.number(a)} {svg.number(b)}" for a, b in points)
     return [
-        svg.rect(left, y, (high - low) * scale, _BAR, GRID, opacity=0.3),
+        svg.rect(left, y, (high - low) * scale, _BAR, GRID, opacity=0.3, edge=False),
         svg.path(area + f"L{svg.number(points[-1][0])} {base}z", MEANINGS["host"], opacity=0.55),
     ]
 

@@ -35,7 +35,7 @@ class Bins:
     limit: float | None = None
 
 
-class _Axis:
+class Axis:
     """Nanoseconds to pixels."""
 
     def __init__(self, low: float, high: float, left: float, right: float, logarithmic: bool) -> None:
@@ -63,7 +63,8 @@ class _Axis:
                 labels[-1] += f" {unit.name}"
             return [(self.x(tick * unit.nanoseconds), label) for tick, label in zip(places, labels, strict=True)]
         powers = range(math.floor(math.log10(self.low)), math.floor(math.log10(self.high) + 1e-9) + 1)
-        factors = (1,) if len(powers) > 2 else (1, 2, 5)
+        within = sum(self.low <= 10.0**power <= self.high for power in powers)
+        factors = (1,) if within > 2 else (1, 2, 5)
         values = [factor * 10.0**power for power in powers for factor in factors]
         chosen = [value for value in values if self.low * (1 - 1e-9) <= value <= self.high * (1 + 1e-9)] or [self.low]
         every = -(-len(chosen) // most)
@@ -74,17 +75,23 @@ def histogram(groups: Sequence[Bins], meaning: str, counted: str, *, width: floa
     """Return SVG text of a row per group over one time axis. ``counted``: "steps"."""
     labels = [clip(group.label, 26) for group in groups]
     notes = [f"{count(group.beyond)} above {duration(group.edges[-1])}" if group.beyond else "" for group in groups]
-    left = max((12 + svg.width_of(label) for label in labels if label), default=2.0)
+    single = len(groups) == 1
+    highest = max(groups[0].counts)
+    left = max((12 + svg.width_of(label) for label in labels if label), default=6 + svg.width_of(count(highest), 10) if single else 2.0)
     right = width - max((12 + svg.width_of(note, 10) for note in notes if note), default=4.0)
     low, high = min(group.edges[0] for group in groups), max(group.edges[-1] for group in groups)
     wide = any(group.logarithmic for group in groups) or high > _WIDE * max(low, high / 1000)
-    axis = _Axis(low, high, left, right, (wide and low > 0) or all(group.logarithmic for group in groups))
-    single = len(groups) == 1
+    axis = Axis(low, high, left, right, (wide and low > 0) or all(group.logarithmic for group in groups))
     row = 84.0 if single else _ROW
     bottom = _TOP + row * len(groups)
-    scale = f"highest bar: {count(max(groups[0].counts))}" if single else "heights scaled per row"
-    body = [svg.text(left, 11, f"{counted}, {scale}; dashed: median", fill=MUTED, size=10)]
-    body += _axis(axis, bottom, _TOP, 8 if width > svg.NARROW else 5)
+    scale = "per bin" if single else "per bin, heights scaled per row"
+    body = [svg.text(0, 11, f"{counted} {scale}; dashed: median", fill=MUTED, size=10)]
+    if single and not labels[0]:
+        for tick in nice_ticks(0, highest, 3):
+            y = bottom - tick * (row - 3) / max(highest, 1)
+            body.append(svg.line(left, y, right, y, GRID))
+            body.append(svg.text(left - 5, y + 3.5, count(round(tick)), anchor="end", fill=MUTED, size=10))
+    body += draw_axis(axis, bottom, _TOP, 8 if width > svg.NARROW else 5)
     for number, (group, label, note) in enumerate(zip(groups, labels, notes, strict=True)):
         base = _TOP + row * (number + 1)
         body.append(svg.line(left, base, right, base, GRID))
@@ -105,7 +112,7 @@ def panels(groups: Sequence[Bins], details: Sequence[str], meanings: Sequence[st
     for number, (group, detail, meaning) in enumerate(zip(groups, details, meanings, strict=True)):
         left = (number % 2) * (svg.WIDE - _PANEL)
         top = (number // 2) * _PANEL_ROW
-        axis = _Axis(group.edges[0], group.edges[-1], left, left + _PANEL, group.logarithmic)
+        axis = Axis(group.edges[0], group.edges[-1], left, left + _PANEL, group.logarithmic)
         base = top + 32 + _BARS
         room = _PANEL
         if group.beyond:
@@ -114,13 +121,13 @@ def panels(groups: Sequence[Bins], details: Sequence[str], meanings: Sequence[st
             body.append(svg.text(left + _PANEL, top + 11, above, anchor="end", fill=MUTED, size=10))
         body.append(svg.text(left, top + 11, svg.fitted(group.label, room, bold=True), bold=True))
         body.append(svg.text(left, top + 24, svg.fitted(detail, _PANEL, 10), fill=MUTED, size=10))
-        body += _axis(axis, base, None, 5)
+        body += draw_axis(axis, base, None, 5)
         body.append(svg.line(left, base, left + _PANEL, base, GRID))
         body += _bars(group, axis, base, _BARS, meaning)
     return svg.document(svg.WIDE, -(-len(groups) // 2) * _PANEL_ROW - 12, body)
 
 
-def _bars(group: Bins, axis: _Axis, base: float, tall: float, meaning: str) -> list[str]:
+def _bars(group: Bins, axis: Axis, base: float, tall: float, meaning: str) -> list[str]:
     """Draw the bars as one path, the median, and the threshold."""
     highest = max(max(group.counts), 1)
     filled = [number for number, entries in enumerate(group.counts) if entries]
@@ -140,7 +147,7 @@ def _bars(group: Bins, axis: _Axis, base: float, tall: float, meaning: str) -> l
     return drawn
 
 
-def _outline(group: Bins, axis: _Axis, base: float, scale: float) -> str:
+def _outline(group: Bins, axis: Axis, base: float, scale: float) -> str:
     parts, before = [], 0
     for number, entries in enumerate(group.counts):
         if entries:
@@ -154,7 +161,7 @@ def _outline(group: Bins, axis: _Axis, base: float, scale: float) -> str:
     return "".join(parts) + (f"V{base:g}Z" if before else "")
 
 
-def _axis(axis: _Axis, base: float, top: float | None, most: int) -> list[str]:
+def draw_axis(axis: Axis, base: float, top: float | None, most: int) -> list[str]:
     body = []
     for x, label in axis.ticks(most):
         body.append(svg.line(x, base if top is None else top, x, base + 3, GRID))

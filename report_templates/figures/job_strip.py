@@ -9,6 +9,7 @@ from itertools import pairwise
 
 from . import svg
 from .axes import nice_ticks, time_unit
+from .marks import Mark, before, behind
 from .palette import GRID, INK, MEANINGS, MUTED, ON
 
 WIDTH = 720.0
@@ -20,7 +21,6 @@ _GAP = 10.0  # between labels of one row
 _SIZE = 10.0
 _MOST_ROWS = 4
 _BROKEN = 2.5  # stretches without a sample, from which the curve has a gap
-_MARK = 2.0  # least width of the profile window
 _SHORT = {"initialization": "init", "finalization": "end"}
 
 
@@ -33,17 +33,6 @@ class Phase:
     start: float
     end: float
     idle: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """A labeled stretch of time: a dip, or the profile window (``window``). ``more``: the end of the label, if there is room for it."""
-
-    label: str
-    more: str
-    start: float
-    end: float
-    window: bool = False
 
 
 def job_strip(
@@ -59,26 +48,22 @@ def job_strip(
 
     ``length``: of the job, in ns; ``percents``: means of the stretches that begin at ``times``."""
     scale = width / length
-    rows = _rows(marks, scale, width)
+    named = [mark for mark in marks if mark.label]
+    rows = _rows(named, scale, width)
     top = _ROW * (1 + max(rows, default=-1)) + (4 if rows else 0)
     bottom = top + (_CURVE if times else 8.0)
-    body: list[str] = []
-    for mark in marks:
-        if not mark.window:
-            body.append(
-                svg.rect(
-                    mark.start * scale, top, (mark.end - mark.start) * scale, bottom - top, MEANINGS["idle"], title=mark.label + mark.more
-                )
-            )
+    body = behind(marks, scale.__mul__, top, bottom)
     for phase in phases:
         if phase.idle:
             body.append(svg.rect(phase.start * scale, top, (phase.end - phase.start) * scale, bottom - top, MEANINGS["idle"]))
     if times:
         body.append(svg.line(0, top, width, top, GRID))
-        body += [svg.path(_area(part, scale, bottom), MEANINGS["computation"], opacity=0.55) for part in _parts(times, percents)]
+        color = MEANINGS["computation"]
+        body += [svg.path(_area(part, scale, bottom), color, opacity=0.55, stroke=color) for part in _parts(times, percents)]
     body.append(svg.line(0, bottom, width, bottom, MUTED))
-    for mark, row in zip(marks, rows, strict=True):
-        body += _label(mark, row, scale, width, top, bottom)
+    for mark, row in zip(named, rows, strict=True):
+        body += _label(mark, row, scale, width, top)
+    body += before(marks, scale.__mul__, top, bottom, width)
     body += _phases(phases, scale, width, bottom + 3)
     end = bottom + (3 + _PHASE if phases else 0)
     return svg.document(width, end + 16, body + _axis(length, scale, width, end + 12))
@@ -132,14 +117,10 @@ def _left(mark: Mark, scale: float, width: float) -> float:
     return min(max(middle - wide / 2, 0.0), max(width - wide, 0.0))
 
 
-def _label(mark: Mark, row: int, scale: float, width: float, top: float, bottom: float) -> list[str]:
+def _label(mark: Mark, row: int, scale: float, width: float, top: float) -> list[str]:
     left, x = _left(mark, scale, width), (mark.start + mark.end) / 2 * scale
     y = top - 6 - _ROW * row
-    body = [svg.line(x, y + 2, x, top, MUTED)] if row == 0 else [svg.line(x, y + 2, x, top, GRID)]
-    if mark.window:
-        wide = max((mark.end - mark.start) * scale, _MARK)
-        body.append(svg.rect(min(x - wide / 2, width - wide), top, wide, bottom - top, INK, title=mark.label + mark.more))
-    return [*body, svg.text(left, y, _text(mark, width), fill=INK, size=_SIZE)]
+    return [svg.line(x, y + 2, x, top, MUTED if row == 0 else GRID), svg.text(left, y, _text(mark, width), fill=INK, size=_SIZE)]
 
 
 def _phases(phases: Sequence[Phase], scale: float, width: float, y: float) -> list[str]:

@@ -11,28 +11,31 @@ from typing import Final
 
 from ..text.fonts import MONO_FAMILIES
 
-# Okabe-Ito, one meaning each in the entire report; idle and other are neutral grays.
+# Okabe-Ito, one meaning each in the entire report; idle and other are neutral grays. Some are darker, for 3:1 against paper.
 MEANINGS: Final[dict[str, str]] = {
     "computation": "#0072b2",
-    "communication": "#d55e00",
-    "memory": "#e69f00",
-    "idle": "#ccd1d6",
-    "sync": "#cc79a7",
+    "communication": "#c24e00",
+    "memory": "#b87f00",
+    "idle": "#8b949d",
+    "sync": "#c4709f",
     "host": "#009e73",
-    "loading": "#f0e442",
-    "operator": "#56b4e9",
-    "other": "#8c959f",
+    "loading": "#6e6600",
+    "operator": "#3596d0",
+    "other": "#59636e",
 }
+_DEEP: Final = frozenset({"computation", "communication", "loading", "other"})  # white text in the light theme
 # Text on a field of that color.
-ON: Final[dict[str, str]] = {name: "#fffffe" if name == "computation" else "#1b1f25" if name == "idle" else "#111418" for name in MEANINGS}
+ON: Final[dict[str, str]] = {name: "#fffffe" if name in _DEEP else "#1b1f25" if name == "idle" else "#111418" for name in MEANINGS}
 
 INK: Final = "#1b1f24"
 MUTED: Final = "#57606a"
 GRID: Final = "#d8dee4"
 PAPER: Final = "#ffffff"
 
-# Lines of processes or nodes, which have no meaning; drawn with direct labels.
-LINES: Final = ("#0073b3", "#d45d00", "#009d72", "#b85f92", "#a87400", "#3d8fbf")
+# Lines of processes, nodes, and streams, which have no meaning: gray with direct labels, paler if not named; the outlier has the accent.
+SERIES: Final = "#66717c"
+UNNAMED: Final = "#8b949e"
+ACCENT: Final = "#6a35a8"
 
 # Shares from 0 to 1 in equal intervals, dark to light (cividis): the same in both themes.
 BRIGHTNESS: Final = (
@@ -44,12 +47,16 @@ VARIABLES: Final[dict[str, str]] = {
     **{color: f"var(--{name})" for name, color in MEANINGS.items()},
     "#fffffe": "var(--on-computation)",
     "#1b1f25": "var(--on-idle)",
+    SERIES: "var(--series)",
+    UNNAMED: "var(--unnamed)",
+    ACCENT: "var(--outlier)",
     INK: "var(--ink)",
     MUTED: "var(--muted)",
     GRID: "var(--grid)",
     PAPER: "var(--paper)",
-    **{color: f"var(--line-{number})" for number, color in enumerate(LINES, 1)},
 }
+
+_PALE: Final = 0.45  # largest opacity at which ink is readable on every color but loading, in both themes
 
 _CODE: Final = f' font-family="{MONO_FAMILIES}"'
 _ROOT_ONLY = re.compile(r' (?:xmlns|font-family)="[^"]*"')
@@ -57,6 +64,11 @@ _PAINT = re.compile(r' (fill|stroke)="(#[0-9a-f]{6})"')
 
 # Opacities of the sectors of one meaning: as many as a ring has, all different, and far apart for neighbors.
 SHADES: Final = (1.0, 0.73, 0.46, 0.82, 0.55, 0.37, 0.91, 0.64, 0.32)
+
+
+def ink_on(meaning: str, shade: float) -> str | None:
+    """Return the color of text on a field; None if none is readable in both themes."""
+    return ON[meaning] if shade == 1 else INK if shade <= _PALE else None
 
 
 def themed(svg: str) -> str:

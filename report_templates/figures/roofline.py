@@ -10,7 +10,7 @@ from typing import Final
 
 from ..text import formats
 from . import svg
-from .palette import GRID, INK, MEANINGS, MUTED, PAPER
+from .palette import GRID, INK, MEANINGS, MUTED
 from .stacked_bars import Part
 
 WIDTH: Final = 720.0
@@ -23,7 +23,7 @@ _DECADES: Final = 7.0  # of each axis at most, counted from its upper end
 _ROOM: Final = 0.2  # decades between the outermost values and the edges
 _COVERING: Final = 5.0  # radius from which a point must not be behind a label
 _PIECES: Final = 40  # boxes that cover the line of the memory
-_PALE: Final = 0.8  # opacity of the points, which overlap
+_PALE: Final = 0.6  # opacity of the points, which overlap; their edges are not pale
 
 _Box = tuple[float, float, float, float]  # left, top, right, bottom
 _Spot = tuple[float, float]  # left end and baseline of a label
@@ -108,7 +108,9 @@ def roofline(points: Sequence[Point], roofs: Sequence[Roof], tb_per_s: float | N
     lines, ends = _roofs(axes, roofs, tb_per_s)
     labels.taken.extend(lines.boxes)
     body = _grid(axes) + lines.drawn
-    body += [svg.circle(x, y, r, MEANINGS[p.meaning], PAPER, opacity=_PALE * p.shade, title=p.title) for p, x, y, r in circles]
+    body += [
+        svg.circle(x, y, r, MEANINGS[p.meaning], MEANINGS[p.meaning], opacity=_PALE * p.shade, title=p.title) for p, x, y, r in circles
+    ]
     for label, spots in ends:
         body += labels.positioned(label, spots, rings) or labels.positioned(label, spots)
     for number, (point, x, y, radius) in enumerate(circles):
@@ -121,7 +123,7 @@ def roofline(points: Sequence[Point], roofs: Sequence[Roof], tb_per_s: float | N
         body += labels.positioned(memory, _along(axes, tb_per_s, svg.width_of(memory, _SIZE)), rings)
     x, y = _LEFT, _TOP + _HEIGHT + 29
     for kind in kinds:
-        body.append(svg.circle(x + 5, y - 3.5, 4.5, MEANINGS[kind.meaning], PAPER, opacity=_PALE * kind.shade))
+        body.append(svg.circle(x + 5, y - 3.5, 4.5, MEANINGS[kind.meaning], MEANINGS[kind.meaning], opacity=_PALE * kind.shade))
         body.append(svg.text(x + 14, y, kind.name, size=_SIZE))
         x += 14 + svg.width_of(kind.name, _SIZE) + 14
     return svg.document(WIDTH, _TOP + _HEIGHT + _BOTTOM, body)

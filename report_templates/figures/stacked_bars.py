@@ -9,7 +9,7 @@ from ..text import formats
 from ..text.formats import significant
 from . import svg
 from .axes import nice_ticks
-from .palette import GRID, INK, MEANINGS, MUTED, ON, PAPER
+from .palette import GRID, INK, MEANINGS, MUTED, PAPER, ink_on
 
 _ROW, _BAR, _RIGHT = 20.0, 14.0, 14.0
 _LABEL = 186.0  # maximum width
@@ -64,9 +64,10 @@ def stacked_bars(
             if min(before, wide) > _APART:
                 body.append(svg.rect(x - 0.5, y, 1, _BAR, PAPER))
             inside = short if axis_end is None else f"{value:.0f}"
-            if wide > svg.width_of(inside, 10) + 8:
+            ink = ink_on(part.meaning, part.shade)
+            if ink and wide > svg.width_of(inside, 10) + 8:
                 middle = _beside(x + wide / 2, svg.width_of(inside, 10), line, x + wide)
-                numbers.append(svg.text(middle, y + 11, inside, anchor="middle", fill=ON[part.meaning], size=10))
+                numbers.append(svg.text(middle, y + 11, inside, anchor="middle", fill=ink, size=10))
             x, before = x + wide, wide
         if x < left + 1:  # a row without a bar would look as if its figure were missing
             body.append(svg.rect(left, y, 1, _BAR, MUTED))

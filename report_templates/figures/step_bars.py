@@ -19,11 +19,15 @@ _APART = 4.0  # higher parts have a gap between them, which separates them witho
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """``label``: the step, or the first and last of several. ``below``: a value drawn downwards from zero, besides the parts."""
+    """``label``: the step, or the first and last of several. ``below``: a value drawn downwards from zero, besides the parts.
+
+    ``note``: what made it longer, above the bar.
+    """
 
     label: str
     values: Sequence[float]
     below: float
+    note: str = ""
 
 
 def step_bars(parts: Sequence[Part], bars: Sequence[Bar], below: Part, unit: str, *, top: float, titles: bool = True) -> str:
@@ -46,6 +50,7 @@ def step_bars(parts: Sequence[Part], bars: Sequence[Bar], below: Part, unit: str
     slot = (svg.WIDE - _LEFT - _RIGHT) / len(bars)
     wide = min(_WIDEST, slot * 0.82)
     named = -(-len(bars) // max(1, int((svg.WIDE - _LEFT - _RIGHT) / (14 + max(svg.width_of(bar.label, 10) for bar in bars)))))
+    free = 0.0  # right end of the last text above the highest bars
     for position, bar in enumerate(bars):
         middle = _LEFT + slot * (position + 0.5)
         y, under = zero, 0.0
@@ -58,8 +63,12 @@ def step_bars(parts: Sequence[Part], bars: Sequence[Bar], below: Part, unit: str
                 if min(under, height) > _APART and wide > _APART:
                     body.append(svg.rect(middle - wide / 2, y + height - 0.5, wide, 1, PAPER))
                 under = height
-        if sum(bar.values) > top * (1 + 1e-9):
-            body.append(svg.text(middle, top_y - 4, significant(sum(bar.values)), anchor="middle", fill=INK, size=9))
+        above = " · ".join(filter(None, (significant(sum(bar.values)) if sum(bar.values) > top * (1 + 1e-9) else "", bar.note)))
+        half = svg.width_of(above, 9) / 2
+        at = min(max(middle, half), svg.WIDE - half)
+        if above and (y > top_y or at - half > free):
+            free = at + half + 6 if y <= top_y else free
+            body.append(svg.text(at, y - 4, above, anchor="middle", fill=INK, size=9))
         if bar.below > 0:
             title = f"{_steps(bar)}, {below.name}: {significant(bar.below)} {unit}" if titles else None
             height = min(bar.below, top) * scale

@@ -15,6 +15,7 @@ from .palette import INK
 # Attribute of every figure's root; palette.themed removes it, because an HTML page names further fonts.
 SHARED: Final = f'font-family="{SANS_FAMILIES}"'
 _FEWEST: Final = 6  # letters
+_EDGE: Final = 1.0  # width of the edge of a pale field; smaller ones have none
 WIDE: Final = 720.0  # of a figure over the whole page
 HALF: Final = 354.0  # of small multiples, two next to each other
 NARROW: Final = 416.0  # of a figure next to its table; in the PDF its letters are as large as those of a wide one
@@ -32,9 +33,16 @@ def document(width: float, height: float, body: list[str]) -> str:
     )
 
 
-def rect(x: float, y: float, width: float, height: float, fill: str, *, opacity: float = 1.0, title: str | None = None) -> str:
+def rect(
+    x: float, y: float, width: float, height: float, fill: str, *, opacity: float = 1.0, edge: bool = True, title: str | None = None
+) -> str:
+    """Draw a rectangle.
+
+    ``edge``: a pale one has an edge in its full color, so that it stands out from the paper."""
     tail = f"><title>{text_of(title)}</title></rect>" if title else "/>"
     faded = f' fill-opacity="{number(opacity)}"' if opacity < 1 else ""
+    if faded and edge and min(width, height) > _EDGE:
+        faded += f' stroke="{fill}"'
     return f'<rect x="{number(x)}" y="{number(y)}" width="{number(width)}" height="{number(height)}" fill="{fill}"{faded}{tail}'
 
 

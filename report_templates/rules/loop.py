@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import statistics
 from collections.abc import Sequence
 from typing import Final
 
@@ -15,16 +16,20 @@ from ...analysis.report.loop_details import (
     StepOutlierDetails,
 )
 from ..blocks import Figure, say
+from ..blocks.pooled import pooled
 from ..blocks.spans import Span
 from ..blocks.tables import Cell, Col, table
-from ..figures.histogram import histogram, panels
+from ..figures.distribution import Row, distribution
+from ..figures.histogram import histogram
 from ..figures.strips import Piece, Strip, strips
 from ..text import labels
 from ..text.formats import UNKNOWN, clip, count, duration, percent, plural
 from .bottlenecks import during
 from .rule_context import Blocks, RuleContext, answer, bins, marked, narrow
 
-_GROUPS: Final = 3  # drawn twice each: with and without their outliers
+_PHASES: Final = 4  # drawn
+_NAMED: Final = 5  # outliers with their numbers
+_NEARLY: Final = 1.01  # ratio of the ends of values that are one block
 _SOURCES: Final = {"num_workers": "num_workers", "overlap": "overlap of loading intervals"}
 
 
@@ -57,7 +62,7 @@ def max_initialization_time(context: RuleContext, details: MaxInitializationTime
 def step_outlier(context: RuleContext, details: StepOutlierDetails) -> Blocks:
     groups = sorted(details.groups, key=lambda group: (not group.evaluable, -(group.outliers or 0), -group.steps))
     return [
-        *([] if all(group.steps <= 1 for group in groups) else _distributions(context, groups, details.limit_percent)),
+        None if all(group.steps <= 1 for group in groups) else _distribution(context, details, groups),
         table(
             f"{context.id}-slowest",
             "Slowest steps and what took longer in them than in a typical step",
@@ -100,45 +105,48 @@ def step_outlier(context: RuleContext, details: StepOutlierDetails) -> Blocks:
     ]
 
 
-def _distributions(context: RuleContext, groups: Sequence[StepGroup], limit_percent: float) -> list[Figure]:
-    """Draw groups with many outliers, once with and once without them."""
-    with_outliers = [group for group in groups if group.outliers] or groups[:1]
-    drawn = [figure for group in with_outliers[:_GROUPS] if (figure := _distribution(context, group)) is not None]
-    if not drawn:
-        return []
-    most = f" With this factor at most {percent(limit_percent)} of the steps can ever be outliers."
-    more = (
-        f" {count(len(drawn))} of {count(len(with_outliers))} groups with outliers are drawn, those with the most."
-        if len(drawn) < len(with_outliers)
-        else ""
-    )
-    last = drawn[-1]
-    drawn[-1] = dataclasses.replace(last, caption=last.caption + say("{}{}", most, more))
-    return [dataclasses.replace(figure, id=f"{context.id}-steps{i or ''}") for i, figure in enumerate(drawn)]
+def _distribution(context: RuleContext, details: StepOutlierDetails, groups: Sequence[StepGroup]) -> Figure | None:
+    """Draw the steps of all processes, a row per phase.
 
-
-def _distribution(context: RuleContext, group: StepGroup) -> Figure | None:
-    outliers, limit = group.outliers or 0, group.threshold_ns
-    every = bins(group.histogram, f"{_process(group)}: all steps", group.p50_ns, limit if group.evaluable else None)
-    if not every or (narrow(every) and not outliers):
+    These are the phases with outliers, or else the first one.
+    """
+    chosen = [group for group in groups if group.outliers] or groups[:1]
+    rows, texts, cut, thresholds = [], [], [], set()
+    for phase, on_device in list(dict.fromkeys((group.phase, group.on_device) for group in chosen))[:_PHASES]:
+        members = [group for group in groups if (group.phase, group.on_device) == (phase, on_device)]
+        histograms = [group.histogram for group in members if bins(group.histogram, "", None) is not None and group.histogram is not None]
+        if not histograms:
+            continue
+        edges, counts = pooled(histograms)
+        slow = [step for step in details.slowest if step.outlier and step.index is not None and step.phase == phase]
+        named = {f"step {step.index}": float(step.duration_ns) for step in sorted(slow, key=lambda step: step.duration_ns)}
+        named_last = sorted(((time, text) for text, time in named.items()), reverse=True)[:_NAMED]
+        rows.append(Row(clip(phase or "profiled", 24), edges, counts, statistics.median(group.p50_ns for group in members), named_last))
+        judged = [group for group in members if group.evaluable]
+        thresholds |= {duration(group.threshold_ns) for group in judged}
+        if beyond := sum(histogram.beyond for histogram in histograms):  # of a report from an earlier version
+            longest = duration(max(group.max_ns for group in members))
+            cut.append(f" Not drawn: {plural(beyond, 'step')} above {duration(edges[-1])}, the longest {longest}.")
+        outliers = sum(group.outliers or 0 for group in members)
+        over = f"{plural(outliers, 'outlier')} among {plural(sum(group.steps for group in members), 'step')}"
+        texts.append(f"{phase or 'profiled'}: {over if judged else 'too few steps to be judged'}")
+    if not rows or (len(rows) == 1 and not any(group.outliers for group in chosen) and rows[0].edges[-1] < _NEARLY * rows[0].edges[0]):
         return None
-    over = f"{count(outliers)} above the threshold of {duration(limit)}" if group.evaluable else "too few to be judged"
-    drawn, details = [every], [f"{plural(group.steps, 'step')}, {over}"]
-    normal = bins(group.normal_histogram, f"{_process(group)}: without outliers", group.p50_ns, limit)
-    if normal and outliers and not narrow(normal):
-        drawn.append(normal)
-        details.append(f"{plural(group.steps - outliers, 'step')}, {plural(outliers, 'outlier')} left out")
-    summary = f"{_process(group)}: {plural(outliers, 'outlier')} among {plural(group.steps, 'step')}"
-    cut = (
-        f" Not drawn: {plural(every.beyond, 'step')} above {duration(every.edges[-1])}, the longest {duration(group.max_ns)}."
-        if every.beyond
-        else ""
-    )
+    limit = max(group.threshold_ns for group in chosen)
+    several = "highest threshold" if len(thresholds) > 1 else "threshold"
+    drawn = (limit, f"{several} {duration(limit)}") if thresholds else None
+    if len(rows) == 1:
+        rows = [dataclasses.replace(rows[0], label="")]
     return Figure(
         f"{context.id}-steps",
-        panels(drawn, details, ["computation"] * len(drawn)),
-        f"Step durations with and without outliers. {summary}",
-        say("{}. Dashed: median; solid line: threshold, where it lies within the axis.{}", summary, cut),
+        distribution(rows, "step time", "computation", drawn),
+        f"Distribution of the steps. {'; '.join(texts)}",
+        say(
+            "{}. With this factor, at most {} of the steps can ever be outliers.{}",
+            "; ".join(texts),
+            percent(details.limit_percent),
+            "".join(cut),
+        ),
     )
 
 

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Sequence
-from typing import Final
+import itertools
+import statistics
+from collections.abc import Iterator, Sequence
+from typing import Final, TypeVar
 
 from ...analysis.report import rule_details
 from ..blocks import BARS, Figure, of_all, say, spread
 from ..blocks.spans import Span
 from ..blocks.tables import Cell, Col, table
-from ..figures.box_plot import Box, box_plot
+from ..figures.alike import groups_alike, medians
+from ..figures.dot_plot import Dots, dot_plot
 from ..figures.matrix import matrix
 from ..figures.workloads import Workload, workloads
 from ..text.formats import UNKNOWN, clip, count, duration, percent, plural, threshold_text
 from .rule_context import Blocks, RuleContext, device_cell, device_name, marked, points
 
-HOW: Final = "Box: quartiles over the whole run, line: median; whiskers: the most extreme values within 1.5 IQR of the quartiles."
 _MEMORY: Final = {"footprint": "footprint (used of total)", "memory controller": "memory-controller utilization"}
 _LOW: Final = ("under-utilized", "fluctuating", "unused")
+_KINDS: Final = {"host": "CPU", "computation": "GPU", "memory": "GPU memory"}
+_NEAR: Final = 0.1  # running sums of shares that are alike differ by at most this
 _MATRIX_GPUS: Final = 64
 _PDF_DEVICES: Final = 8  # the figure above has them all
+
+SomeGpu = TypeVar("SomeGpu", rule_details.LowGpu, rule_details.ComparedGpu)
 
 
 def low_gpu_utilization(context: RuleContext, details: rule_details.LowGPUUtilizationDetails) -> Blocks:
@@ -30,20 +35,14 @@ def low_gpu_utilization(context: RuleContext, details: rule_details.LowGPUUtiliz
         for name, limit in (("p5", context.parameter("threshold_p5")), ("p95", context.parameter("threshold_p95")))
         if limit is not None
     ]
-    boxes = [_box(device.node, device.box, f"GPU {device.device}", note=_p95(device.box.p95)) for device in devices]
-    drawn = spread(boxes, BARS, lambda box: box.p95 if box.p95 is not None else box.p50)
     low = [device for device in devices if device.state in _LOW]
     unusual = f"Low or fluctuating: {_list(low)}." if low else "No GPU lies below its thresholds."
+    if len(low) == len(devices) > 1:
+        unusual = f"All {plural(len(low), 'GPU')} are low or fluctuate."
     sources = {device.derived for device in devices}
     derived = " Derived from kernel activity." if sources == {True} else ""
     return [
-        _figure(
-            f"{context.id}-boxes",
-            drawn,
-            limits,
-            f"GPU utilization of {plural(len(boxes), 'GPU')}. {unusual}",
-            say("{} {}{}{}", HOW, unusual, derived, of_all(len(drawn), len(boxes), "GPU", "p95")),
-        ),
+        _samples(context, devices, limits, f"{unusual}{derived}"),
         table(
             f"{context.id}-devices",
             "GPU utilization by GPU",
@@ -75,7 +74,7 @@ def batch_size(context: RuleContext, details: rule_details.BatchSizeDetails) -> 
     names = {"cpu": "CPU", "gpu": "GPU", "gpu_memory": "GPU memory"}
     limits = [(name, limit) for key, name in names.items() if (limit := context.parameter(f"{key}_threshold_p95")) is not None]
     kept = spread(devices, BARS // 3, lambda device: device.gpu_p95 or 0.0)
-    boxes: dict[tuple[str, str], Box] = {}
+    rows: dict[tuple[str, str], Dots] = {}
     for device in kept:
         gpu = f"GPU {device.device}"
         for box, p95, name, meaning in (
@@ -84,18 +83,18 @@ def batch_size(context: RuleContext, details: rule_details.BatchSizeDetails) -> 
             (device.boxes.gpu_memory, device.gpu_memory_p95, f"{gpu} memory", "memory"),
         ):
             if box:
-                boxes.setdefault((device.node, name), _box(device.node, box, name, meaning=meaning, note=_p95(p95)))
+                rows.setdefault((device.node, name), _dots(device.node, box, name, meaning=meaning, note=_p95(p95)))
     violations = sum(device.violations for device in devices)
     figure = devices[0].memory_figure if devices else None
     unusual = f"{plural(violations, 'violation')}: CPU, GPU and GPU memory low together" if violations else "never all three low together"
     memory = f" GPU memory is the {_MEMORY.get(figure, clip(figure, 40))}." if figure else ""
     return [
         _figure(
-            f"{context.id}-boxes",
-            sorted(boxes.values(), key=lambda box: box.group),
+            f"{context.id}-samples",
+            list(rows.values()),
             _together(limits),
             f"CPU, GPU and GPU memory utilization of {plural(len(kept), 'GPU')}: {unusual}",
-            say("{} {}.{}{}", HOW, unusual[0].upper() + unusual[1:], memory, of_all(len(kept), len(devices), "GPU", "p95")),
+            say("{}.{}{}", unusual[0].upper() + unusual[1:], memory, of_all(len(kept), len(devices), "GPU", "p95")),
         ),
         table(
             f"{context.id}-devices",
@@ -116,8 +115,8 @@ def batch_size(context: RuleContext, details: rule_details.BatchSizeDetails) -> 
 
 def gpu_memory_increase(context: RuleContext, details: rule_details.GPUMemoryIncreaseDetails) -> Blocks:
     devices = details.devices
-    boxes = [_box(device.node, device.box, f"GPU {device.device}", meaning="memory", note=_slope(device)) for device in devices]
-    drawn = spread(boxes, BARS, lambda box: box.p75 - box.p25)
+    rows = [_dots(device.node, device.box, f"GPU {device.device}", meaning="memory", note=_slope(device)) for device in devices]
+    drawn = spread(rows, BARS, lambda row: row.p95 - row.p5)
     worst = max(devices, key=lambda device: device.largest_increase or 0.0, default=None)
     unusual = "No increase was seen."
     if worst and worst.largest_increase is not None:
@@ -125,11 +124,11 @@ def gpu_memory_increase(context: RuleContext, details: rule_details.GPUMemoryInc
     episodes = [(device, episode) for device in devices for episode in device.episodes]
     return [
         _figure(
-            f"{context.id}-boxes",
+            f"{context.id}-samples",
             drawn,
             [],
-            f"GPU memory utilization of {plural(len(boxes), 'GPU')}. {unusual}",
-            say("{} {} At the right: slope over the run.{}", HOW, unusual, of_all(len(drawn), len(boxes), "GPU", "spread")),
+            f"GPU memory utilization of {plural(len(rows), 'GPU')}. {unusual}",
+            say("{} At the right: slope over the run.{}", unusual, of_all(len(drawn), len(rows), "GPU", "spread")),
         ),
         table(
             f"{context.id}-devices",
@@ -164,16 +163,76 @@ def gpu_memory_increase(context: RuleContext, details: rule_details.GPUMemoryInc
     ]
 
 
-def _figure(id: str, boxes: Sequence[Box], limits: Sequence[tuple[float, str]], alt: str, caption: object) -> Figure | None:
-    if not boxes:
+def _samples(context: RuleContext, devices: Sequence[rule_details.LowGpu], limits: Sequence[tuple[float, str]], lead: str) -> Figure | None:
+    """Draw the samples of each GPU; GPUs that are alike are one row."""
+    known = [device for device in devices if device.histogram]
+    if not known:
         return None
-    if len({box.group for box in boxes}) > 4:  # a heading each would take more room than the boxes
-        boxes = [dataclasses.replace(box, label=f"{clip(box.group, 18)} {box.label}", group="") for box in boxes]
-    return Figure(id, box_plot(boxes, limits, "%", top=100.0), alt, say("{}", caption))
+    rows = []
+    for label, members, shares in _alike(known):
+        p5, p95 = medians([(device.box.p5, device.box.p95) for device in members])
+        rows.append(Workload(label, shares, note=_p95(p95), p5=p5, p95=p95))
+    drawn = spread(rows, 8, lambda row: row.p95 or 0.0)
+    lowest = min(known, key=lambda device: device.box.mean)
+    ends = _ends(lowest, context.parameter("threshold_p5"), context.parameter("threshold_p95"))
+    return Figure(
+        f"{context.id}-samples",
+        workloads(drawn, limits),
+        f"Histograms of the utilization of {plural(len(known), 'GPU')}. {lead} {ends}",
+        say("{} {}{}", lead, ends, of_all(len(drawn), len(rows), "row", "p95")),
+    )
 
 
-def _box(node: str, box: rule_details.Box, label: str, *, meaning: str = "computation", note: str = "") -> Box:
-    return Box(label, box.p25, box.p50, box.p75, box.whisker_lower, box.whisker_upper, box.p5, box.p95, node, note, meaning)
+def _alike(devices: Sequence[SomeGpu]) -> Iterator[tuple[str, list[SomeGpu], Sequence[float]]]:
+    """Yield the label, members, and histogram of each group of GPUs that are alike.
+
+    Their running sums of shares are close.
+    """
+    running = [list(itertools.accumulate(device.histogram)) for device in devices]
+    for group in groups_alike(running, _NEAR):
+        members = [devices[number] for number in group]
+        every = "all " if len(members) == len(devices) else ""
+        label = device_name(members[0]) if len(members) == 1 else f"{every}{plural(len(members), 'GPU')} alike"
+        yield label, members, medians([device.histogram for device in members])
+
+
+def _ends(device: rule_details.LowGpu, low: float | None, high: float | None) -> str:
+    """Write the shares of the samples below and above the thresholds."""
+    bins = len(device.histogram)
+    if low is None or high is None or not 0 < low < high < 100:
+        return ""
+    below = sum(device.histogram[: round(low / 100 * bins)])
+    above = sum(device.histogram[round(high / 100 * bins) :])
+    where = f"Of the samples of {device_name(device)}, {percent(100 * below)} are below {threshold_text(low)} and"
+    return f"{where} {percent(100 * above)} above {threshold_text(high)}."
+
+
+def _figure(id: str, rows: Sequence[Dots], limits: Sequence[tuple[float, str]], alt: str, caption: object) -> Figure | None:
+    if not rows:
+        return None
+    return Figure(id, dot_plot(_collapsed(rows), limits, "utilization over the run", "%", top=100.0), alt, say("{}", caption))
+
+
+def _collapsed(rows: Sequence[Dots]) -> list[Dots]:
+    """Merge rows of one kind that are alike."""
+    result = []
+    for kind in dict.fromkeys(row.meaning for row in rows):
+        same = [row for row in rows if row.meaning == kind]
+        for group in groups_alike([(row.p5, row.p50, row.p95) for row in same]):
+            first = same[group[0]]
+            if len(group) == 1:
+                result.append(first)
+                continue
+            p5, p50, p95 = medians([(same[number].p5, same[number].p50, same[number].p95) for number in group])
+            every = "all " if len(group) == len(same) else ""
+            label = f"{every}{count(len(group))} alike, {_KINDS[kind]}"
+            note = first.note if len({same[number].note for number in group}) == 1 else ""
+            result.append(Dots(label, p5, p50, p95, note=note, meaning=kind))
+    return result
+
+
+def _dots(node: str, box: rule_details.Box, label: str, *, meaning: str = "computation", note: str = "") -> Dots:
+    return Dots(f"{clip(node, 18)} {label}", box.p5, box.p50, box.p95, note, meaning)
 
 
 def _p95(value: float | None) -> str:
@@ -231,25 +290,25 @@ def _workloads(context: RuleContext, details: rule_details.LoadBalancingDetails)
     devices = [device for device in details.devices if device.histogram]
     if not devices:
         return None
-    kept = spread(devices, 8, lambda device: device.mean)
+    rows = [
+        Workload(label, shares, mean := statistics.median(device.mean for device in members), f"mean {percent(mean)}")
+        for label, members, shares in _alike(devices)
+    ]
+    kept = spread(rows, 8, lambda row: row.mean or 0.0)
     means = [device.mean for device in devices]
     apart = f"Means lie between {percent(min(means))} and {percent(max(means))}."
     derived = " Derived from kernel activity." if all(device.derived for device in devices) else ""
     return Figure(
         f"{context.id}-workloads",
-        workloads([_workload(device) for device in kept]),
+        workloads(kept),
         f"Workload histograms of {plural(len(devices), 'GPU')}. {apart}",
         say(
-            "For which share of the samples each GPU was how busy, in bins of 2%. Even work looks alike in every row. {}{}{}",
+            "{} For which share of the samples each GPU was how busy, in bins of 2%.{}{}",
             apart,
             derived,
-            of_all(len(kept), len(devices), "GPU", "mean utilization"),
+            of_all(len(kept), len(rows), "row", "mean utilization"),
         ),
     )
-
-
-def _workload(device: rule_details.ComparedGpu) -> Workload:
-    return Workload(device_name(device), device.histogram, device.mean, f"mean {percent(device.mean)}")
 
 
 def _matrix(context: RuleContext, details: rule_details.LoadBalancingDetails, threshold: float | None) -> Figure | None:
@@ -257,7 +316,7 @@ def _matrix(context: RuleContext, details: rule_details.LoadBalancingDetails, th
     if values is None or not 2 <= len(devices) <= _MATRIX_GPUS or len(values) != len(devices):
         return None
     known = [entry for row, line in enumerate(values) for column, entry in enumerate(line) if entry is not None and row != column]
-    if not known:
+    if not known or (threshold is not None and max(known) < threshold / 2):  # the table names the furthest pairs
         return None
     furthest = f"The largest distance is {_distance(max(known))}"
     compared = f"; the threshold is {threshold:g}." if threshold is not None else "."

@@ -13,6 +13,7 @@ from ..blocks import Figure, Section, coded, name, of_all, say, spread
 from ..blocks.spans import Span
 from ..blocks.tables import Col, Table, amount, table
 from ..figures import lines
+from ..figures.alike import alike_lines
 from ..text import labels
 from ..text.formats import clip, count, duration, percent, percent_of, plural, quantity, since
 
@@ -71,7 +72,7 @@ def _figure(every: Sequence[GpuMemory]) -> Figure | None:
         return None
     start = _start(every)
     factor, unit = (_GIB, "GiB") if drawn[0].unit == "B" else (1.0, "%")
-    drawn_lines = [
+    every_line = [
         lines.Line(
             clip(labels.device(gpu.node, None, gpu.device), 28),
             [time - start for time in gpu.time_ns],
@@ -85,7 +86,9 @@ def _figure(every: Sequence[GpuMemory]) -> Figure | None:
     where = labels.device(highest.node, None, highest.device)
     return Figure(
         "gpu-memory-used",
-        lines.lines([lines.Panel(f"memory in use, {unit}", drawn_lines)], "time since the first sample", x_time=True, height=110),
+        lines.lines(
+            [lines.Panel(f"memory in use, {unit}", alike_lines(every_line, "GPU"))], "time since the first sample", x_time=True, height=110
+        ),
         f"GPU memory in use over time; highest {quantity(highest.max, highest.unit)} on {where}",
         say(
             "Samples of each GPU; a band spans the lowest and the highest of a stretch.{}",

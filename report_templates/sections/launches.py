@@ -12,11 +12,13 @@ from ..blocks import Figure, Section, bins_of, coded, name, say, worth_drawing
 from ..blocks.spans import Span
 from ..blocks.tables import Cell, Col, pairs_table, table, word
 from ..figures import lines
+from ..figures.alike import alike_lines
 from ..figures.histogram import histogram
 from ..text import labels
 from ..text.formats import UNKNOWN, clip, count, digits, duration, percent, percent_of, plural, significant, since, size
 
 _LEAST_DEPTH: Final = 0.001  # mean number of waiting runs
+_NEAR: Final = 0.1  # of the greatest depth; queues that differ by less on average are alike
 _LONG = 1_000_000  # ns; a shorter median is the way to the device, not a queue
 _UNKNOWN_QUEUE = "No queue of launches is known of this run: make the report again from the traces."
 _LEFT_OUT = "{} of {} do not count: their launch is not in the trace, and neither is what waited then."
@@ -62,7 +64,7 @@ def launches(report: Report) -> Section:
         )
     figure = None
     if latency is not None and worth_drawing(latency) and summary.histogram is not None and any(summary.histogram.counts):
-        drawn = histogram([bins_of("", summary.histogram, latency.p50)], "host", "launch-run pairs")
+        drawn = histogram([bins_of("", summary.histogram, latency.p50)], "host", "kernels")
         finding = f"median {duration(latency.p50)}, p95 {duration(latency.p95)}, longest {duration(latency.max)}"
         queued = " Long latency means a full queue (GPU-bound), not a slow host." if latency.p50 > _LONG else ""
         caption = say("From the return of the launch call to the start of the kernel.{}", queued)
@@ -150,13 +152,18 @@ def _depth(mean: float | None) -> str:
 
 def _queue_figure(drawn: Sequence[StreamQueue]) -> Figure:
     start = min(stream.time_ns[0] for stream in drawn)
-    labeled = [lines.Line(clip(_label(stream), 28), [time - start for time in stream.time_ns], stream.depth) for stream in drawn]
+    every = [lines.Line(clip(_label(stream), 28), [time - start for time in stream.time_ns], stream.depth) for stream in drawn]
+    labeled = alike_lines(every, "stream", near=_NEAR)
     highest = max(drawn, key=lambda stream: stream.max_depth)
     return Figure(
         "launch-queue-depth",
-        lines.lines([lines.Panel("launched and not begun", labeled)], "time since the first launch", x_time=True, height=110),
+        lines.lines([lines.Panel("kernels launched, not started", labeled)], "time since the first launch", x_time=True, height=110),
         f"Depth of the launch queue over time; the highest is {highest.max_depth} on {_label(highest)}",
-        say("Mean over intervals of equal length. At zero, the GPU idles if the host is late."),
+        say(
+            "At most {} kernels waited, on {}. At zero, the GPU idles if the host is late. Mean over intervals of equal length.",
+            count(highest.max_depth),
+            _label(highest),
+        ),
     )
 
 

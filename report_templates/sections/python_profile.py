@@ -22,11 +22,11 @@ from ..text.formats import UNKNOWN, capitalized, clip, count, duration, glued, p
 _KINDS: Final = {
     "own code": ("computation", 1.0),
     "library": ("operator", 1.0),
-    "standard library": ("other", 0.6),
+    "standard library": ("other", 0.45),
     "built-in": ("host", 1.0),
     "profiler": ("sync", 1.0),
-    "other": ("idle", 0.45),
-    "recursion": ("idle", 0.45),
+    "other": ("idle", 0.3),
+    "recursion": ("idle", 0.3),
 }
 TIMERS: Final = {"total_time": "total time", "cpu_time": "CPU time", "off_cpu_time": "off-CPU time"}
 PROFILERS: Final = {"cprofile": "cProfile", "pyinstrument": "Pyinstrument"}

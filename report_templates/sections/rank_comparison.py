@@ -78,8 +78,8 @@ def _over_ranks(comparison: RankComparison) -> Figure | None:
     unit = time_unit(max(row.step_ns for row in comparison.ranks))
     x = [row.rank or 0 for row in comparison.ranks]
     drawn = [
-        Line("computation", x, [row.computation_ns / unit.nanoseconds for row in comparison.ranks]),
-        Line("communication", x, [row.communication_ns / unit.nanoseconds for row in comparison.ranks]),
+        Line("computation", x, [row.computation_ns / unit.nanoseconds for row in comparison.ranks], meaning="computation"),
+        Line("communication", x, [row.communication_ns / unit.nanoseconds for row in comparison.ranks], meaning="communication"),
     ]
     return Figure(
         "rank-comparison-over-ranks",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from typing import Final
 
@@ -17,7 +18,9 @@ from ..text import labels
 from ..text.formats import count, duration, percent, plural, significant
 from .time_breakdown import PARTS, part_times
 
-HIDDEN: Final = Part("hidden communication", "communication", 0.5)
+HIDDEN: Final = Part("hidden communication", "communication", 0.45)
+_LONG: Final = 1.5  # times the median; a longer step has a note
+_NOTED: Final = 2  # bars with a note at most
 _CUT: Final = 3.0  # times the median; a longer step would press all others flat
 
 
@@ -92,13 +95,15 @@ def _figure(id: str, bars: Sequence[StepBar], alt: str, caption: str, *, titles:
     usual = sorted(means)[(len(means) - 1) // 2]
     top = max((mean for mean in means if mean <= _CUT * usual), default=max(means)) or max(means) or 1.0
     unit = time_unit(top)
+    notes = _notes(bars, usual)
     drawn = [
         Bar(
             _label(bar),
             [time / bar.steps / unit.nanoseconds for time in part_times(bar)],
             bar.hidden_communication_ns / bar.steps / unit.nanoseconds,
+            notes.get(number, ""),
         )
-        for bar in bars
+        for number, bar in enumerate(bars)
     ]
     cut = sum(mean > top for mean in means)
     more = f" {plural(cut, 'bar')} above {significant(top / unit.nanoseconds)} {unit.name} cut, with the length on top." if cut else ""
@@ -108,3 +113,17 @@ def _figure(id: str, bars: Sequence[StepBar], alt: str, caption: str, *, titles:
         f"Time of each step. {alt}",
         say("{}{}", caption, more),
     )
+
+
+def _notes(bars: Sequence[StepBar], usual: float) -> dict[int, str]:
+    """Write what the longest bars have more than the median one, by their place."""
+    means = [[time / bar.steps for time in part_times(bar)] for bar in bars]
+    typical = [statistics.median(times) for times in zip(*means, strict=True)]
+    longest = sorted(range(len(bars)), key=lambda number: -sum(means[number]))[:_NOTED]
+    notes = {}
+    for number in longest:
+        if sum(means[number]) > _LONG * usual:
+            more = [time - median for time, median in zip(means[number], typical, strict=True)]
+            part = PARTS[more.index(max(more))]
+            notes[number] = f"step {_label(bars[number])}: +{duration(max(more))} {part.name}"
+    return notes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import dataclasses
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,24 +12,26 @@ from typing import Final
 from ...analysis.report.model import Report
 from ...analysis.report.steps import Step, StepGroup, StepParts
 from ...analysis.steps.profiled import ENOUGH
-from ...analysis.steps.step_time import FROM_STEP_TO_STEP, step_times
+from ...analysis.steps.step_time import FROM_STEP_TO_STEP, lengths_by_step, step_times
 from ...analysis.toolkit import wording
-from ..blocks import Figure, Section, bar_rows, bins_of, of_all, say, spread, worth_drawing
+from ..blocks import Figure, Section, bar_rows, say, worth_drawing
+from ..blocks.pooled import binned, pooled
 from ..blocks.spans import Span
 from ..blocks.tables import Cell, Col, table
+from ..figures import distribution
 from ..figures.axes import time_unit
-from ..figures.histogram import histogram
 from ..figures.lines import Line, Panel, lines
 from ..figures.stacked_bars import Part, stacked_bars
 from ..text import labels
 from ..text.formats import capitalized, clip, count, duration, plural, since
+from .run_marks import step_marks
 from .work_outside_steps import outside_sentence, outside_table
 
 PARTS: Final = {
     "kernel": Part("kernels", "computation"),
     "communication": Part("communication", "communication"),
     "memcpy": Part("copies", "memory"),
-    "memset": Part("memsets", "memory", 0.55),
+    "memset": Part("memsets", "memory", 0.45),
     "data_loader": Part("data loading", "loading"),
     "runtime": Part("runtime calls", "host"),
     "cpu_op": Part("CPU operators", "operator"),
@@ -38,12 +40,12 @@ PARTS: Final = {
 # Ranges that the program annotated, by how their names begin.
 _ANNOTATED: Final = {
     "forward": ("computation", 1.0),
-    "backward": ("computation", 0.6),
+    "backward": ("computation", 0.45),
     "optim": ("operator", 1.0),
-    "zero": ("operator", 0.6),
+    "zero": ("operator", 0.45),
 }
-_HOST_SHADES = (1.0, 0.72, 0.5, 0.86, 0.6, 0.4)
-_LINES = 32  # of processes in the figure over the index
+_HOST_SHADES = (1.0, 0.45, 0.72, 0.3, 0.86, 0.58)
+_SLOW: Final = 1.5  # times the median; a longer step has its number in the distribution
 _LOADINGS = 12  # names of ranges of data loading
 _POINTS = 400  # of one line
 _ROWS: Final = 8  # of the figure of step times
@@ -88,7 +90,7 @@ def steps(report: Report) -> Section:
             Col("Measured", lambda group: "on device" if group.on_device else "on host", html_only=True),
             pdf_rows=8,
         ),
-        _over_index(listed, groups),
+        _over_index(report, listed, groups),
         table(
             "steps-slowest",
             "Slowest steps",
@@ -227,91 +229,129 @@ def _longest(group: StepGroup, every: _Listed) -> tuple[float, str]:
     return max(step.duration_ns for step in plain or others), " without a profiler"
 
 
-def _distribution(groups: Sequence[StepGroup], every: _Listed) -> Figure | None:
-    """Draw a row of bars per group, unless the table is enough."""
-    label = _labels(groups)
-    drawn = spread(groups, _ROWS, lambda group: group.quantiles.p50)
-    if not any(group.quantiles.count > 4 for group in drawn) or (len(drawn) == 1 and not worth_drawing(drawn[0].quantiles)):
+def _distribution(groups: Sequence[StepGroup], listed: _Listed) -> Figure | None:
+    """Draw a row per phase over all processes, unless the table is enough."""
+    if not any(group.quantiles.count > 4 for group in groups) or (len(groups) == 1 and not worth_drawing(groups[0].quantiles)):
         return None
-    on_device = {group.on_device for group in groups}
-    kind = (
-        "GPU time per step, host durations where a step launched no GPU work"
-        if len(on_device) == 2
-        else "GPU time per step"
-        if True in on_device
-        else "host durations"
-    )
-    # A few steps that took a minute would press all others into one bar.
-    limit = max(1.5 * group.quantiles.p95 for group in drawn) if not any(group.histogram.logarithmic for group in drawn) else math.inf
-    bins = [bins_of(label(group) if len(drawn) > 1 else "", group.histogram, group.quantiles.p50, limit) for group in drawn]
-    cut = [group for group in bins if group.beyond]
-    ends = {duration(group.edges[-1]) for group in cut}
-    where = f"above {min(ends)}" if len(ends) == 1 else "above the end of their row"
-    missing = say(" {} {} not drawn.", plural(sum(group.beyond for group in cut), "step"), where) if cut else ""
+    kinds = list(dict.fromkeys((group.phase, group.on_device) for group in groups))
+    several = len({phase for phase, _ in kinds}) < len(kinds)
+    rows, texts, on_device = [], [], False
+    for phase, device in kinds[:_ROWS]:
+        members = [group for group in groups if (group.phase, group.on_device) == (phase, device)]
+        lengths = _numbered([step for group in members for step in listed[_key(group)]]) if device else {}
+        slow = sorted((step for group in members for step in group.slowest), key=lambda step: -step.duration_ns)
+        if values := [length for each in lengths.values() for length in each]:
+            edges, counts = binned(values)
+            median = statistics.median(values)
+            slowest = sorted(((float(max(each)), wording.step(index, again)) for (again, index), each in lengths.items()), reverse=True)
+        else:
+            edges, counts = pooled([group.histogram for group in members])
+            median = statistics.median(group.quantiles.p50 for group in members)
+            slowest = [(float(step.duration_ns), wording.step(step.index, step.again)) for step in slow]
+            on_device |= device
+        name = f"{phase or 'profiled'}{(' on device' if device else ' on host') if several else ''}"
+        longest = {text: time for time, text in reversed(slowest) if time > _SLOW * median}
+        named = sorted(((time, text) for text, time in longest.items()), reverse=True)[:3]
+        rows.append(distribution.Row(name, edges, counts, median, named))
+        times = f", slowest {slowest[0][1]} with {duration(slowest[0][0])}" if slowest and slowest[0][0] > 1.05 * median else ""
+        texts.append(f"{name}: median {duration(median)}{times}")
+    if len(rows) == 1:
+        rows = [dataclasses.replace(rows[0], label="")]
+    quantity = "GPU time per step" if on_device else "step time"
     return Figure(
         "steps-distribution",
-        histogram(bins, "computation", "steps"),
-        f"Distribution of step durations. {_lead(groups, every)}",
-        say(
-            "Step durations ({}). A long right tail means some steps stalled.{}{}",
-            kind,
-            missing,
-            of_all(len(drawn), len(groups), "group", "median duration"),
-        ),
+        distribution.distribution(rows, quantity, "computation"),
+        f"Distribution of the {quantity}. {'; '.join(texts)}",
+        say("{} of all processes; {}.", capitalized(quantity), "; ".join(texts)),
     )
 
 
-def _over_index(series: _Listed, groups: Sequence[StepGroup]) -> Figure | None:
-    """Draw step durations over step indices, a line per group."""
-    main, what = _main(groups)
-    label = _labels(main)
-    drawable = [group for group in main if len(series[_key(group)]) > 2]
-    if not drawable:
+def _numbered(steps: Sequence[Step]) -> dict[tuple[int, int], list[int]]:
+    """Return the times of all processes by step.
+
+    They are from step to step on the device if known, else on the host.
+    """
+    if all(step.on_device for step in steps):
+        return lengths_by_step(steps)
+    times: dict[tuple[int, int], dict[tuple[object, ...], int]] = defaultdict(dict)
+    for step in steps:
+        times[step.again, step.index][_key(step)] = step.host_duration_ns
+    return {number: list(each.values()) for number, each in sorted(times.items())}
+
+
+def _whole_job(groups: Sequence[StepGroup]) -> tuple[list[StepGroup], str]:
+    """Return the groups of the main steps, or those of the entire job if it has more."""
+    main, name = _main(groups)
+    phases = Counter[str | None]()
+    for group in groups:
+        if group not in main and not group.on_device:
+            phases[group.phase] += group.quantiles.count
+    if not phases or phases.most_common(1)[0][1] <= sum(group.quantiles.count for group in main):
+        return main, name
+    phase = phases.most_common(1)[0][0]
+    return [group for group in groups if group.phase == phase and not group.on_device], phase or "profiled"
+
+
+def _over_index(report: Report, series: _Listed, groups: Sequence[StepGroup]) -> Figure | None:
+    """Draw the time of each step over their numbers, with the marks of the run."""
+    main, what = _whole_job(groups)
+    timed = [group for group in main if group.on_device] or main
+    steps = [step for group in timed for step in (*series[_key(group)], *group.slowest)]
+    lengths = _numbered(list(dict.fromkeys(steps)))
+    measure = "step time"
+    if len(lengths) < 3 and timed[0].on_device:  # only some steps follow a recorded one
+        measure, lengths = "GPU time per step", defaultdict(list)
+        for step in dict.fromkeys(steps):
+            lengths[step.again, step.index].append(step.duration_ns)
+    if len(lengths) < 3:
         return None
-    named = spread(drawable, 3, lambda group: group.quantiles.p50)
-    drawn = spread(drawable, _LINES, lambda group: group.quantiles.p50)
-    # The first step often takes many times as long as any other: it is drawn at the edge, so that the others are to be told apart.
-    limit = 1.5 * max(group.quantiles.p99 for group in drawn)
-    unit = time_unit(min(limit, max(group.quantiles.max for group in drawn)))
-    beyond = 0
-    drawn_lines = []
     # Numbers that begin anew in each epoch would draw the epochs on top of each other.
-    anew = any(step.again for group in drawn for step in series[_key(group)])
-    for group in drawn:
-        ordered = sorted(series[_key(group)], key=lambda step: (0 if anew else step.index, step.start_ns))
-        beyond += sum(1 for step in ordered if step.duration_ns > limit)
-        points = _thinned(ordered)
-        position = {id(step): place for place, step in enumerate(ordered)}
-        drawn_lines.append(
-            Line(
-                label(group) if group in named else None,
-                [position[id(step)] if anew else step.index for step in points],
-                [min(step.duration_ns, limit) / unit.nanoseconds for step in points],
-            )
-        )
-    edge = say(" {} above {} at the upper edge.", plural(beyond, "step"), duration(limit)) if beyond else ""
-    only = f" Only the {what} steps are drawn." if len(main) < len(groups) else ""
-    who = f" Of {label(named[0])}." if len(drawable) == 1 else ""
-    gray = " Highlighted: the slowest, the median and the fastest by median duration." if len(drawn) > len(named) else ""
+    anew = any(again for again, _ in lengths)
+    points = [
+        _Point(place if anew else index, index, again, statistics.median(each), min(each), max(each))
+        for place, ((again, index), each) in enumerate(sorted(lengths.items()))
+    ]
+    # The first step often takes many times as long as any other: it is drawn at the edge, so that the others are distinct.
+    limit = 1.5 * max(max(group.quantiles.p99 for group in timed), statistics.median(point.time for point in points))
+    unit = time_unit(min(limit, max(point.time for point in points)))
+    kept = _thinned(points)
+    several = len({_key(step) for step in steps}) > 1
+    low, high = ([point.low for point in kept], [point.high for point in kept]) if several else ([], [])
+    y, lower, upper = ([min(time, limit) / unit.nanoseconds for time in times] for times in ([point.time for point in kept], low, high))
+    drawn = Line(what, [point.x for point in kept], y, lower, upper)
+    beyond = sum(point.time > limit for point in points)
+    edge = f" {plural(beyond, 'step')} above {duration(limit)} at the upper edge." if beyond else ""
+    slowest = max(points, key=lambda point: point.time)
+    who = f", median of {plural(len(timed), 'process', 'processes')}; band: all of them" if several else ""
+    profiled = [step for group in groups if group.on_device and group not in timed for step in series[_key(group)]]
+    marks = [] if anew else step_marks(report, steps, profiled)
+    median = statistics.median(point.time for point in points)
+    lead = f"The slowest, {wording.step(slowest.index, slowest.again)}, took {duration(slowest.time)}; the median step {duration(median)}"
     return Figure(
         "steps-over-index",
-        lines(
-            [Panel(f"{'GPU time' if all(group.on_device for group in drawn) else 'step duration'}, {unit.name}", drawn_lines)],
-            "steps before it" if anew else "step",
-            x_time=False,
-            height=120,
-        ),
-        f"Duration of each step. {_lead(groups, series)}",
+        lines([Panel(f"{measure}, {unit.name}", [drawn])], "steps before it" if anew else "step", x_time=False, height=100, marks=marks),
+        f"Time of each step in their order. {lead}",
         say(
-            "Steps in their order. Single peaks are disturbances; a slope is a trend.{}{}{}{}{}{}",
-            " Numbers of steps repeat: the axis counts the steps before each." if anew else "",
-            only,
+            "{}. {} steps in their order{}.{}{}",
+            lead,
+            capitalized(what),
             who,
+            " Numbers of steps repeat: the axis counts the steps before each." if anew else "",
             edge,
-            gray,
-            of_all(len(drawn), len(drawable), "process", "median duration"),
         ),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Point:
+    """A step on the axis: its times on all processes in ns."""
+
+    x: int
+    index: int
+    again: int
+    time: float
+    low: float
+    high: float
 
 
 def _key(row: Step | StepGroup) -> tuple[object, ...]:
@@ -325,17 +365,17 @@ def _by_group(every: Sequence[Step]) -> _Listed:
     return by_group
 
 
-def _thinned(steps: Sequence[Step]) -> Sequence[Step]:
+def _thinned(points: Sequence[_Point]) -> Sequence[_Point]:
     """Choose the shortest and longest steps of equal ranges, so that no peak is lost."""
-    if len(steps) <= _POINTS:
-        return steps
-    length = -(-2 * len(steps) // _POINTS)
+    if len(points) <= _POINTS:
+        return points
+    length = -(-2 * len(points) // _POINTS)
     kept = []
-    for start in range(0, len(steps), length):
-        stretch = steps[start : start + length]
-        ends = {min(stretch, key=lambda s: s.duration_ns).start_ns, max(stretch, key=lambda s: s.duration_ns).start_ns}
-        kept += [step for step in stretch if step.start_ns in ends]
-    return kept
+    for start in range(0, len(points), length):
+        stretch = points[start : start + length]
+        kept += sorted({min(stretch, key=lambda one: one.time).x, max(stretch, key=lambda one: one.time).x})
+    chosen = set(kept)
+    return [point for point in points if point.x in chosen]
 
 
 @dataclass(frozen=True, slots=True)

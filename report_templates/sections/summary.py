@@ -10,11 +10,12 @@ from typing import Final
 from markupsafe import Markup
 
 from ...analysis.report.device import DeviceTime
-from ...analysis.report.first_page import Actions, Dip, JobPhase, JobStrip
+from ...analysis.report.first_page import Actions, JobPhase, JobStrip
 from ...analysis.report.model import Report
 from ..blocks import Block, Figure, Only, Section, Texts, say
 from ..blocks.spans import Span
-from ..figures.job_strip import NARROW, Mark, Phase, job_strip
+from ..figures.job_strip import NARROW, Phase, job_strip
+from ..figures.marks import Mark
 from ..figures.time_split import time_split
 from ..text import labels
 from ..text.formats import (
@@ -29,7 +30,8 @@ from ..text.formats import (
     plural,
 )  # fmt: skip
 from ..text.signs import ERROR, FINE, INFORMATION, ISSUE, NOT_EVALUATED
-from .actions import BASES, action_rows, brief, gpu_time
+from .actions import BASES, action_rows, gpu_time
+from .run_marks import dip_label, time_marks
 from .time_breakdown import PARTS, part_times
 from .verdicts import ABSENT, FIRST, Judged, judged
 
@@ -134,11 +136,7 @@ def _strip(report: Report, verdicts: Sequence[Judged]) -> list[Block | Only]:
         Phase(phase.name, duration(phase.end_ns - phase.start_ns), phase.start_ns - start, phase.end_ns - start, phase.name == "idle tail")
         for phase in strip.phases
     ]
-    marks = [Mark(*_dip(dip, start), dip.start_ns - start, dip.end_ns - start) for dip in strip.dips]
-    if strip.window_start_ns is not None and strip.window_end_ns is not None:
-        length = duration(strip.window_end_ns - strip.window_start_ns)
-        label = f"profile window, {length}"
-        marks.append(Mark(label, "", strip.window_start_ns - start, strip.window_end_ns - start, window=True))
+    marks = list(_marks(report, strip))
     times = [at - start for at in strip.time_ns]
     drawn = Figure(
         "summary-strip",
@@ -163,16 +161,26 @@ def _spans(strip: JobStrip) -> list[tuple[str, Span]]:
     return spans
 
 
-def _dip(dip: Dip, start: int) -> tuple[str, str]:
-    """Return the two parts of the label of a dip: its depth and time, and its causes."""
-    causes = glued(", ".join((*dip.rules, *dip.evidence))) or "unexplained"
-    times = f"{duration(dip.start_ns - start)} to {duration(dip.end_ns - start)}"
-    return f"dip to {brief(dip.mean_percent)}, {times}", f": {causes}"
+def _marks(report: Report, strip: JobStrip) -> Iterator[Mark]:
+    """Yield the marks of all figures over time, here with all their words."""
+    dips = iter(_dips(strip))
+    for mark in time_marks(report, strip.start_ns):
+        if mark.kind == "dip":
+            label, more = next(dips)
+            yield dataclasses.replace(mark, label=label, more=more)
+        elif mark.kind == "window":
+            yield dataclasses.replace(mark, label=f"{mark.label}, {duration(mark.end - mark.start)}")
+        else:
+            yield mark
+
+
+def _dips(strip: JobStrip) -> list[tuple[str, str]]:
+    return [dip_label(dip, number, len(strip.dips), strip.start_ns) for number, dip in enumerate(strip.dips, 1)]
 
 
 def _strip_alt(strip: JobStrip) -> str:
     phases = ", ".join(f"{phase.name} {duration(phase.end_ns - phase.start_ns)}" for phase in strip.phases)
-    dips = [f"{''.join(_dip(dip, strip.start_ns))}" for dip in strip.dips]
+    dips = [label + more for label, more in _dips(strip)]
     return "; ".join(part for part in (f"Phases of the job: {phases}" if phases else "The job over time", *dips) if part)
 
 

@@ -13,8 +13,10 @@ from ...analysis.report.model import Report
 from ..blocks import Block, Figure, Only, Section, Slice, Texts, of_all, ring, say, spread
 from ..blocks.tables import Cell, Col, Table, amount, table
 from ..figures import heat_map, lines
+from ..figures.alike import alike_lines
 from ..figures.svg import HALF
 from ..text.formats import clip, count, duration, percent, plural, quantity
+from .run_marks import time_marks
 
 _NAMES = {
     "gpu": "GPU utilization",
@@ -65,7 +67,7 @@ def system_usage(report: Report) -> Section:
     blocks = [
         *([Texts("statements", statements)] if statements else []),
         *(Only("dashboard", ring) for ring in rings if ring),
-        *_over_time(usage.series),
+        *_over_time(report),
         table(
             "system-usage-nodes",
             "Utilization by node: quantiles over samples, each the mean of the node's units",
@@ -167,11 +169,12 @@ def _active(id: str, what: str, active: ActiveTime | None, meaning: str) -> Figu
     )
 
 
-def _over_time(every: Sequence[Series]) -> list[Figure]:
+def _over_time(report: Report) -> list[Figure]:
     """Draw a panel per metric, with a line per node."""
-    every = [series for series in every if len(series.time_ns) > 1]
+    every = [series for series in report.system_usage.series if len(series.time_ns) > 1]
     metrics = [metric for metric in _NAMES if any(series.metric == metric for series in every)]
     start = min((series.time_ns[0] for series in every), default=0)
+    marks = time_marks(report, start)
     figures = []
     for metric in metrics:
         those = [series for series in every if series.metric == metric]
@@ -180,7 +183,9 @@ def _over_time(every: Sequence[Series]) -> list[Figure]:
         figures.append(
             Figure(
                 f"system-usage-{metric.replace('_', '-')}-over-time",
-                lines.lines([panel(metric, drawn, named, start)], "time since the first sample", x_time=True, height=58, width=HALF),
+                lines.lines(
+                    [panel(metric, drawn, named, start)], "time since the first sample", x_time=True, height=58, width=HALF, marks=marks
+                ),
                 f"{_NAMES[metric]} over time; {_finding(those)}",
                 say(
                     "{}{}{}{}",
@@ -242,7 +247,8 @@ def panel(metric: str, all_series: Sequence[Series], named: Collection[str], sta
                 [max(series.high[i : i + length]) / factor for i in starts],
             )
         )
-    return lines.Panel(f"{_NAMES[metric]}, {unit}", drawn, 100 if metric in ("gpu", "cpu") else None)
+    top = 100.0 if metric in ("gpu", "cpu") else None
+    return lines.Panel(f"{_NAMES[metric]}, {unit}", alike_lines(drawn, "node", top=top), top)
 
 
 def _mean(series: Series) -> float:
@@ -251,6 +257,9 @@ def _mean(series: Series) -> float:
 
 def _finding(series: Sequence[Series]) -> str:
     low, high = min(series, key=_mean), max(series, key=_mean)
+    if len(series) > 1 and quantity(_mean(low), low.unit) == quantity(_mean(high), high.unit):
+        every = "both" if len(series) == 2 else f"all {count(len(series))}"
+        return f"{every} nodes on average {quantity(_mean(high), high.unit)}"
     finding = f"{clip(high.node, 40)} on average {quantity(_mean(high), high.unit)}"
     return finding if low is high else f"{finding}, {clip(low.node, 40)} {quantity(_mean(low), low.unit)}"
 

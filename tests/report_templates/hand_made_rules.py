@@ -81,7 +81,7 @@ def details() -> dict[str, dict[str, Any]]:
                     "derived": False, "samples": 2244, "state": "under-utilized" if i < 2 else "fluctuating" if i == 2 else "unused" if i == 7 else "fine",
                     "windows": 12, "triggered": 12 if i < 3 else 0, "under_utilised": 12, "fluctuating": 0, "triggered_percent": 100.0,
                     "p95": 48.1 + 6 * i, "p5": 31.0, "first_ns": START + 60 * S, "last_ns": START + 1000 * S, "pattern": "idle tail" if i == 1 else "whole run", "idle_tail_ns": 300 * S,
-                    "box": box(20 + 9 * i),
+                    "box": box(20 + 9 * i), "histogram": [math.exp(-((b - 10 - 4 * i) ** 2) / 20) / 7.93 for b in range(50)],
                 }
                 for i, row in enumerate(sampled)
             ]

@@ -20,7 +20,7 @@ const wanted = JSON.parse(job);
 (async () => {
   const browser = await puppeteer.launch({ executablePath: chromium, headless: true, args: ["--no-sandbox", "--disable-gpu"] });
   const found = [];
-  for (const { scheme, width, script, run } of wanted) {
+  for (const { scheme, width, script, forced, run } of wanted) {
     const page = await browser.newPage();
     const errors = [];
     page.on("pageerror", (error) => errors.push(error.message));
@@ -28,7 +28,9 @@ const wanted = JSON.parse(job);
     page.on("request", (request) => { if (!/^(file|data):/.test(request.url())) errors.push(request.url()); });
     await page.setViewport({ width, height: 900 });
     await page.setJavaScriptEnabled(script !== false);
-    await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: scheme }]);
+    // page.emulateMediaFeatures does not know forced colors.
+    const features = [{ name: "prefers-color-scheme", value: scheme }, { name: "forced-colors", value: forced ? "active" : "none" }];
+    await (await page.createCDPSession()).send("Emulation.setEmulatedMedia", { features });
     await page.goto("file://" + file);
     const answer = { errors };
     answer.overflow = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
@@ -157,3 +159,51 @@ def test_a_link_unfolds_the_section_that_it_leads_to(browse: Any) -> None:
 def test_without_script_every_row_is_there_and_no_dead_button(browse: Any) -> None:
     (answer,) = browse([{"scheme": "light", "width": 1280, "script": False, "run": PLAIN}])
     assert answer["value"] == {"rows": 340, "buttons": 0}
+
+
+UNFOLD = """for (const part of document.querySelectorAll("details")) part.open = true;"""
+# Links within sentences are exempt in WCAG 2.5.8, and so are those whose neighbors are 24 px away: rows of a table.
+SMALL = f"""(() => {{
+  {UNFOLD}
+  const targets = [...document.querySelectorAll("button, summary, input, select, [tabindex], [role=tab], nav a, .tiles a, .anchor")];
+  const shown = targets.filter((one) => one.checkVisibility());
+  const small = shown.filter((one) => {{
+    const box = one.getBoundingClientRect();
+    return Math.min(box.width, box.height) < 23.99;
+  }});
+  return {{ kinds: [...new Set(shown.map((one) => one.tagName))].sort(), small: small.map((one) => one.outerHTML.slice(0, 120)) }};
+}})()"""
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_what_is_clicked_is_at_least_24_px_in_both_directions(browse: Any, width: int) -> None:
+    (answer,) = browse([{"scheme": "light", "width": width, "run": SMALL}])
+    assert {"A", "BUTTON", "INPUT", "SUMMARY"} <= set(answer["value"]["kinds"])
+    assert answer["value"]["small"] == []
+
+
+# Reads what is painted: computed styles, in which the system's colors are resolved.
+FORCED = f"""(() => {{
+  {UNFOLD}
+  const probe = document.body.appendChild(document.createElement("span"));
+  const system = (name) => {{ probe.style.color = name; return getComputedStyle(probe).color; }};
+  const [canvas, ink] = ["Canvas", "CanvasText"].map(system);
+  const drawing = document.querySelector("#time-breakdown-devices svg");
+  const field = drawing.querySelector("rect[fill='var(--computation)']");
+  const words = [...drawing.querySelectorAll("text[fill='var(--ink)'], text[fill='var(--muted)']")];
+  const bar = document.querySelector("td.bar");
+  probe.style.color = "";
+  return {{
+    field: getComputedStyle(field).fill,
+    edge: getComputedStyle(field).stroke === ink,
+    words: words.length > 0 && words.every((one) => getComputedStyle(one).fill === ink),
+    paper: canvas !== ink && getComputedStyle(document.body).backgroundColor === canvas,
+    bar: getComputedStyle(bar).backgroundImage.startsWith("linear-gradient(") && getComputedStyle(bar).color === ink,
+  }};
+}})()"""
+
+
+@pytest.mark.parametrize(("scheme", "computation"), [("light", "rgb(0, 114, 178)"), ("dark", "rgb(59, 151, 211)")])
+def test_forced_colors_keep_fields_with_an_outline_and_readable_text(browse: Any, scheme: str, computation: str) -> None:
+    (answer,) = browse([{"scheme": scheme, "width": 1280, "forced": True, "run": FORCED}])
+    assert answer["value"] == {"field": computation, "edge": True, "words": True, "paper": True, "bar": True}

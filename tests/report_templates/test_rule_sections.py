@@ -12,14 +12,14 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from conftest import HOSTILE
+from conftest import HOSTILE, empty_report
 from hand_made_rules import details, result, rule_results
 from postrun.analysis.report import Action, Actions, Finding, Report, RuleResult
 from postrun.analysis.report.load import rule_details
 from postrun.analysis.report.loop_details import StepOutlierDetails
 from postrun.report_templates.blocks import Figure, Section, coded
 from postrun.report_templates.blocks.tables import Table
-from postrun.report_templates.figures.box_plot import Box, box_plot
+from postrun.report_templates.figures.dot_plot import Dots, dot_plot
 from postrun.report_templates.figures.histogram import Bins, panels
 from postrun.report_templates.figures.matrix import matrix
 from postrun.report_templates.figures.paired_bars import paired_bars
@@ -267,13 +267,13 @@ def test_changed_parameters_are_marked_and_given_as_time(rich: Report) -> None:
 def test_every_rule_shows_its_figures_and_tables(rich: Report) -> None:
     parts = parts_of(rich)
     figures = {id.removeprefix("rule-"): sorted(part.figures) for id, part in parts.items()}
-    assert figures["LowGPUUtilization"] == ["boxes"]
+    assert figures["LowGPUUtilization"] == ["samples"]
     assert figures["LoadBalancing"] == ["matrix", "workloads"]
     assert figures["CPUBottleneck"] == ["annotations", "operators", "phases", "slices"]
     assert figures["IOBottleneck"] == ["slices"]
     assert figures["MaxInitializationTime"] == ["parts"]
     for rule in ("BatchSize", "GPUMemoryIncrease"):
-        assert figures[rule] == ["boxes"]
+        assert figures[rule] == ["samples"]
     for rule in ("HostBound", "ExposedCommunication", "ShortKernels", "StragglerRank"):
         assert figures[rule] == ["bars"]
     assert figures["LowPrecision"] == ["shares"]
@@ -405,29 +405,66 @@ def texts_of(svg: str) -> list[str]:
     return [element.text or "" for element in ElementTree.fromstring(svg).iter(f"{SVG}text")]
 
 
-def test_boxes_stand_where_their_quartiles_are() -> None:
-    svg = box_plot([Box("GPU 0", 20.0, 40.0, 60.0, 10.0, 80.0, 5.0, 90.0, "node-0")], [(70.0, "p95 70%")], "%", top=100.0)
+def test_dots_stand_where_their_percentiles_are() -> None:
+    svg = dot_plot([Dots("GPU 0", 5.0, 40.0, 90.0)], [(70.0, "p95 70%")], "utilization", "%", top=100.0)
     root = ElementTree.fromstring(svg)
     ticks = {text.text: float(text.get("x", "0")) for text in root.iter(f"{SVG}text") if text.text in ("0", "20", "40", "60", "80", "100%")}
-    box = next(iter(root.iter(f"{SVG}rect")))
-    start, wide = float(box.get("x", "0")) + 1, float(box.get("width", "0")) - 2
-    assert start == pytest.approx(ticks["20"], abs=0.02)
-    assert start + wide == pytest.approx(ticks["60"], abs=0.02)
+    span, median = ((float(rect.get("x", "0")), float(rect.get("width", "0"))) for rect in root.iter(f"{SVG}rect"))
+    assert median[0] + median[1] / 2 == pytest.approx(ticks["40"], abs=0.02)
     unit = (ticks["100%"] - ticks["0"]) / 100
     p5, p95 = (float(circle.get("cx", "0")) for circle in root.iter(f"{SVG}circle"))
     assert ((p5 - ticks["0"]) / unit, (p95 - ticks["0"]) / unit) == (pytest.approx(5, abs=0.1), pytest.approx(90, abs=0.1))
+    assert span == (pytest.approx(p5, abs=0.02), pytest.approx(p95 - p5, abs=0.02))
+    assert "utilization" in texts_of(svg)
     limit = [line for line in root.iter(f"{SVG}line") if line.get("stroke-dasharray") == "4 3"]
     assert [(float(line.get("x1", "0")) - ticks["0"]) / unit for line in limit] == [pytest.approx(70, abs=0.1)]
 
 
 def test_names_of_near_thresholds_do_not_overlap() -> None:
-    svg = box_plot([Box("a", 1, 2, 3, 1, 3)], [(70.0, "cpu 70%"), (71.0, "gpu 71%"), (72.0, "memory 72%")], "%", top=100.0)
+    svg = dot_plot([Dots("a", 1, 2, 3)], [(70.0, "cpu 70%"), (71.0, "gpu 71%"), (72.0, "memory 72%")], "utilization", "%", top=100.0)
     lines = [
         float(text.get("y", "0"))
         for text in ElementTree.fromstring(svg).iter(f"{SVG}text")
         if (text.text or "").endswith(("70%", "71%", "72%"))
     ]
     assert len(set(lines)) == 3
+
+
+def low_gpus(*histograms: tuple[float, ...]) -> Figure:
+    rows = [
+        {"node": "n", "device": number, "rank": number, "state": "fluctuating", "triggered": 1, "histogram": shares,
+         "box": {"p5": 0.0, "p50": 90.0, "p95": 92.0 + number, "mean": 60.0 - number}}
+        for number, shares in enumerate(histograms)
+    ]  # fmt: skip
+    measured = details_from("LowGPUUtilization", {"devices": rows})
+    parameters = {"threshold_p5": (10, "%", 10, False, None), "threshold_p95": (70, "%", 70, False, None)}
+    rule = result("LowGPUUtilization", "system", "IssuesFound", "x.", details=measured, given=parameters)
+    part = parts_of(with_rules(empty_report(), rule))["rule-LowGPUUtilization"]
+    figure = part.figure("samples")
+    assert figure is not None
+    return figure
+
+
+def test_two_humps_of_utilization_are_drawn_with_thresholds_and_alike_gpus_are_one_row() -> None:
+    humps = (0.3, *[0.0] * 44, 0.7, *[0.0] * 4)
+    nearby = (0.28, 0.02, *[0.0] * 43, 0.7, *[0.0] * 4)
+    figure = low_gpus(humps, humps, nearby)
+    root = ElementTree.fromstring(figure.svg)
+    labels = [text.replace("\u00a0", " ") for text in texts_of(figure.svg)]
+    assert {"all 3 GPUs alike", "p5 10%", "p95 70%", "p95 93.0%"} <= set(labels)
+    (bars,) = (path.get("d", "") for path in root.iter(f"{SVG}path"))
+    # Medians per bin: 30% of the samples in the first bin, 70% in that from 90%; the highest fills the row.
+    heights = [float(height) for height in re.findall(r"v-([\d.]+)", bars)]
+    assert heights[0] / heights[1] == pytest.approx(0.3 / 0.7, abs=0.01)
+    # 0 to 2% of GPU 2, whose mean is lowest, and 2 to 4%: together 30%.
+    assert words(str(figure.caption)) == (
+        "All 3 GPUs are low or fluctuate. Of the samples of rank 2 · n GPU 2, 30.0% are below 10% and 70.0% above 70%."
+    )
+
+
+def test_gpus_with_different_work_are_rows() -> None:
+    labels = texts_of(low_gpus((1.0, *[0.0] * 49), (0.5, *[0.0] * 48, 0.5)).svg)
+    assert {"rank 0 · n GPU 0", "rank 1 · n GPU 1"} <= set(labels)
 
 
 def test_a_matrix_shows_its_numbers_up_to_sixteen() -> None:
@@ -532,7 +569,7 @@ def test_groups_that_were_judged_are_drawn_before_those_that_were_not() -> None:
     table = next(block for block in blocks if isinstance(block, Table) and block.id.endswith("-groups"))
     assert isinstance(figure, Figure)
     assert isinstance(table, Table)
-    assert words(figure.alt).endswith("rank 0 TRAIN: 0 outliers among 900 steps")
+    assert words(figure.alt).endswith(". TRAIN: 0 outliers among 900 steps")
     caption = words(str(figure.caption))
     assert "Not drawn: 2 steps above 400 ms, the longest 900 ms." in caption
     assert [row[0].text for row in table.rows] == ["rank 0 TRAIN", "rank 0 EVAL"]

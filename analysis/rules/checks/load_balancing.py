@@ -26,12 +26,10 @@ from ..evidence.frameworks import EQUAL_BATCHES, EQUAL_SHARES, EVERY_GPU
 from ..evidence.gpus import NO_GPU, RECORD_LONGER, gpu, gpu_time, gpu_time_ns, record, too_few
 from ..evidence.run_data import RunData
 from ..evidence.sample_bounds import samples_for_distance
+from ..evidence.utilization_bins import BINS, bin_counts
 
-BINS: Final = 50
 MOST_COMPARED: Final = 64  # More GPUs than these are each compared with the mean of all, and not with each other
 
-_ENDS: Final = pl.Series([*range(100 // BINS, 100, 100 // BINS), math.inf], dtype=pl.Float64)
-"""End of each bin; values below 0 are in the first, above 100 in the last."""
 _SIMILAR: Final = 10.0
 _CAPTURE: Final = (
     "Record the job with `postrun record`, or system metrics with the hosted profiler, or profile with torch.profiler on CUDA activity."
@@ -81,15 +79,12 @@ class LoadBalancing(SampleRule):
         Columns: node, unit, source, samples, mean, first_ns, last_ns, counts."""
         series = _together(block)
         table, begin, end = series.table, series.begin, series.end
-        below = series.ordered.below(pl.concat([_ENDS] * len(table)) if len(table) else _ENDS.clear())
-        is_first = pl.int_range(pl.len()) % BINS == 0
-        counts = below.to_frame("n").select(pl.when(is_first).then("n").otherwise(pl.col("n").diff()).cast(pl.UInt32)).to_series()
         return table.select(
             "node", "unit", pl.col("source").cast(pl.String), pl.col("samples").cast(pl.UInt32),
             mean=series.mean,
             first_ns=series.time_ns.gather(begin),
             last_ns=series.time_ns.gather(end - 1),
-            counts=counts.reshape((len(table), BINS)).arr.to_list() if len(table) else pl.Series(dtype=pl.List(pl.UInt32)),
+            counts=bin_counts(series),
         )  # fmt: skip
 
     def conclude(self, observed: Sequence[pl.DataFrame], run: RunData, parameters: Parameters) -> Outcome:

@@ -19,6 +19,7 @@ from ..evidence.blocks import SampleBlock, samples_of
 from ..evidence.frameworks import EVERY_GPU, FURTHER_AHEAD
 from ..evidence.loading import WORTH_ADVICE_PERCENT
 from ..evidence.run_data import RunData
+from ..evidence.utilization_bins import bin_counts
 
 UNDER: Final = "under-utilized"
 FLUCTUATING: Final = "fluctuating"
@@ -94,7 +95,9 @@ class LowGPUUtilization(SampleRule):
             triggered_last_ns=pl.col("time_ns").filter(triggered).max(),
             always_low=pl.col("low").all(),
         )
-        per_gpu = block.boxes("gpu").sort(_GPU).join(per_gpu, on=_GPU, maintain_order="left")
+        series = block.columns("gpu")
+        counts = series.table.select(*_GPU, counts=bin_counts(series))
+        per_gpu = block.boxes("gpu").join(counts, on=_GPU).sort(_GPU).join(per_gpu, on=_GPU, maintain_order="left")
         idle = _idle_ends(block.columns("gpu"), per_gpu, ends.filter("triggered"), window, p95, p5)
         windows = ends.filter("judged").group_by("window").agg(pl.col("triggered").any())
         return per_gpu.join(idle, on=_GPU, how="left", maintain_order="left"), windows
@@ -213,6 +216,7 @@ def _device(row: Mapping[str, Any], run: RunData) -> LowGpu:
         mean_between=100 * (1 - row["between_unused"] / row["between"]) if row["between"] else None,
         unused_samples=_unused(row),
         box=Box.of(row),
+        histogram=tuple(n / row["samples"] for n in row["counts"]),
     )
 
 

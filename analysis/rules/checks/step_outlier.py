@@ -18,7 +18,7 @@ from ...steps.work_in_steps import WorkInSteps
 from ...toolkit import wording
 from ...toolkit.labels import process_place
 from ...toolkit.places import Place
-from ...toolkit.quantiles import duration_histogram, histogram, quantile, quantiles
+from ...toolkit.quantiles import histogram, quantile, quantiles, tail_histogram
 from ..evidence.active_during import active_during
 from ..evidence.base import Category, Cost, Outcome, Parameter, Parameters, Rule, concluded, not_evaluated
 from ..evidence.frameworks import FURTHER_AHEAD, PINNED, SAVE, WAITS, WITH_STACKS
@@ -175,7 +175,7 @@ def _group(location: Place, members: pl.DataFrame, factor: float, allowed: float
         p95_ns=spread.p95,
         p50_ns=spread.p50,
         min_ns=spread.min,
-        histogram=duration_histogram(duration),
+        histogram=tail_histogram(duration),
         normal_histogram=histogram(normal, bins=NORMAL_BINS),
     )
     return _Group(location, members["process"][0], members, spread, outliers, extra_ns, row)

@@ -52,7 +52,7 @@ function addPainting(app) {
     };
     for (const [meaning, name] of Object.entries(COLORS)) {
       const color = get(name);
-      colors[meaning] = /^#[0-9a-f]{6}$/i.test(color) ? [0, 0.08, 0.16].map((share) => mix(color, share)) : [color, color, color];
+      colors[meaning] = /^#[0-9a-f]{6}$/i.test(color) ? [0, 0.04, 0.08].map((share) => mix(color, share)) : [color, color, color];
     }
     colors.label = (meaning) => (meaning === "step" ? colors.dark : ON_DARK.has(meaning) ? colors.light : "#111418");
     hatched = pen.createPattern(hatching(colors.muted), "repeat");

@@ -8,7 +8,7 @@ function addRows(app) {
     let y = RULER;
     const walk = (one) => {
       const open = state.open.has(one.id);
-      const h = one.line ? LINE : one.lanes ? one.lanes * LANE + 2 * PAD : HEAD;
+      const h = one.line ? LINE : one.lanes ? Math.max(HEAD, one.lanes * LANE + 2 * PAD) : HEAD;
       one.row = { one, y, h, open };
       state.rows.push(one.row);
       y += h;

@@ -119,3 +119,13 @@ def test_few_durations(values: list[int]) -> None:
     assert (drawn is None) == (not values)
     if drawn is not None:
         assert sum(drawn.counts) + drawn.beyond == len(values)
+
+
+def test_a_tail_has_logarithmic_bins_up_to_the_longest_duration() -> None:
+    values = pl.Series([100.0 + number % 7 for number in range(500)] + [4000.0])
+    result = quantiles.tail_histogram(values)
+    assert result is not None
+    assert (result.logarithmic, result.beyond, sum(result.counts)) == (True, 0, 501)
+    assert result.edges[-1] >= 4000
+    assert [after / before for before, after in itertools.pairwise(result.edges)] == pytest.approx([10 ** (1 / 40)] * len(result.counts))
+    assert quantiles.tail_histogram(values.head(500)) == quantiles.duration_histogram(values.head(500))

@@ -1,8 +1,9 @@
-"""Rows that are alike: which become one, its medians and name, and the order."""
+"""Rows and lines that are alike: which become one, its medians and name, the order, and the outlier."""
 
 from __future__ import annotations
 
-from postrun.report_templates.figures.alike import collapsed
+from postrun.report_templates.figures.alike import alike_lines, collapsed
+from postrun.report_templates.figures.lines import Line
 
 
 def test_an_outlier_keeps_its_name_and_the_others_are_one_row() -> None:
@@ -32,3 +33,37 @@ def test_two_groups() -> None:
 
 def test_no_rows() -> None:
     assert collapsed([], "rank") == []
+
+
+def line(label: str | None, *y: float) -> Line:
+    return Line(label, range(len(y)), y)
+
+
+def test_two_lines_within_two_percent_are_one_with_their_range() -> None:
+    (merged,) = alike_lines([line("a", 50, 90), line("b", 52, 91)], "node", top=100.0)
+    # The mean distance is 1.5, and 2% of the top are 2.
+    assert (merged.label, merged.y, merged.low, merged.high) == ("both nodes alike", [51, 90.5], [50, 90], [52, 91])
+    assert not merged.outlier
+    apart = [line("a", 50, 90), line("b", 55, 90)]
+    assert alike_lines(apart, "node", top=100.0) == apart
+
+
+def test_the_line_away_from_most_is_the_outlier() -> None:
+    merged = alike_lines([line("a", 10, 10), line("b", 60, 60), line("c", 10, 10.1), line("d", 10, 10)], "rank")
+    assert [(one.label, one.outlier) for one in merged] == [("3\u00a0ranks alike", False), ("b", True)]
+
+
+def test_two_lines_as_far_from_the_others_are_no_outliers() -> None:
+    merged = alike_lines([line("a", 10), line("b", 60), line("c", 10), line("d", 10), line("e", 70)], "rank")
+    assert [(one.label, one.outlier) for one in merged] == [("3\u00a0ranks alike", False), ("b", False), ("e", False)]
+
+
+def test_lines_with_other_times_are_compared_at_equal_times() -> None:
+    (merged,) = alike_lines([Line("a", [0, 2, 4], [0, 20, 40]), Line("b", [1, 2, 3], [10, 20, 30])], "GPU", top=600.0)
+    # Before its first and after its last sample, b has these: 10 and 30.
+    assert (merged.x, merged.y) == ([0, 2, 4], [5, 20, 35])
+
+
+def test_lines_are_not_merged_if_most_have_no_name() -> None:
+    every = [line("a", 1), line(None, 1), line("b", 1)]
+    assert alike_lines(every, "node") == every

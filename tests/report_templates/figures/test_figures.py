@@ -23,10 +23,10 @@ from postrun.report_templates.figures.axes import nice_ticks, time_unit
 from postrun.report_templates.figures.donut import Sector, donut, shaded
 from postrun.report_templates.figures.heat_map import Heat, heat_map
 from postrun.report_templates.figures.histogram import Bins, histogram, panels
-from postrun.report_templates.figures.lines import Line, Panel, lines
+from postrun.report_templates.figures.lines import MOST, Line, Panel, lines
 from postrun.report_templates.figures.matrix import matrix
 from postrun.report_templates.figures.paired_bars import paired_bars
-from postrun.report_templates.figures.palette import LINES, MEANINGS, VARIABLES, themed
+from postrun.report_templates.figures.palette import ACCENT, MEANINGS, SERIES, UNNAMED, VARIABLES, themed
 from postrun.report_templates.figures.stacked_bars import Part, stacked_bars
 from postrun.report_templates.figures.strips import Piece, Strip, strips
 from postrun.report_templates.figures.svg import document, fitted, line, path, shape, text, width_of
@@ -105,7 +105,7 @@ def test_neighbors_of_one_meaning_differ_in_shade() -> None:
 def test_every_shade_has_a_swatch_of_the_same_opacity() -> None:
     style = (Path(palette.__file__).parents[1] / "templates/style.css").read_text(encoding="utf-8")
     for shade in palette.SHADES[1:]:
-        assert f".s{round(shade * 100)} {{ opacity: {shade:.2f}".replace("0.", ".") in style
+        assert f".s{round(shade * 100)}::before {{ opacity: {shade:.2f}".replace("0.", ".") in style
 
 
 def test_the_others_are_no_second_number_beside_that_of_the_row() -> None:
@@ -193,16 +193,29 @@ def test_a_strip_is_divided_by_its_shares_and_names_each() -> None:
 
 
 def test_lines_are_labeled_at_their_end_without_overlap() -> None:
-    svg = lines([Panel("%", [Line(f"node-{i}", [0.0, 1e9], [50.0, 50.0 + i / 10]) for i in range(len(LINES))], 100)], "time", x_time=True)
+    svg = lines([Panel("%", [Line(f"node-{i}", [0.0, 1e9], [50.0, 50.0 + i / 10]) for i in range(MOST)], 100)], "time", x_time=True)
     places = [float(e.get("y", "0")) for e in ElementTree.fromstring(svg).iter(f"{SVG}text") if (e.text or "").startswith("node-")]
-    assert len(places) == len(LINES)
+    assert len(places) == MOST
     assert min(b - a for a, b in pairwise(sorted(places))) >= 11.9
 
 
 @pytest.mark.parametrize("points", [1, 2])
 def test_a_line_of_few_points_is_drawn(points: int) -> None:
     svg = lines([Panel("ms", [Line("a", [float(i) for i in range(points)], [1.0] * points)])], "step", x_time=False)
-    assert LINES[0] in svg
+    assert SERIES in svg
+
+
+def test_lines_are_gray_but_for_the_outlier_and_meanings() -> None:
+    drawn = [
+        Line("rank 0", [0, 1], [1, 1]), Line("rank 5", [0, 1], [9, 9], outlier=True), Line(None, [0, 1], [2, 2]),
+        Line("copies", [0, 1], [3, 3], meaning="memory"),
+    ]  # fmt: skip
+    root = ElementTree.fromstring(lines([Panel("ms", drawn)], "step", x_time=False))
+    strokes = {path.get("stroke"): float(path.get("stroke-width", "0")) for path in root.iter(f"{SVG}path")}
+    assert strokes == {SERIES: 1.2, ACCENT: 1.8, UNNAMED: 0.6, MEANINGS["memory"]: 1.2}
+    inks = {text.text: text.get("fill") for text in root.iter(f"{SVG}text")}
+    assert inks["rank 5"] == ACCENT
+    assert inks["rank 0"] == inks["copies"] == palette.MUTED
 
 
 def test_heat_map_holds_one_image_and_names_its_units() -> None:
@@ -267,10 +280,10 @@ def test_text_from_a_trace_stays_text_in_every_figure() -> None:
 def test_theming_replaces_colors_in_tags_and_never_in_text() -> None:
     words = ' fill="#0072b2" fill: #0072b2 font-family="DejaVu Sans"'
     svg = document(
-        9, 9, [line(0, 0, 1, 1, LINES[0]), path("M0 0", MEANINGS["computation"], stroke="#ffffff", title=words), text(0, 0, words)]
+        9, 9, [line(0, 0, 1, 1, SERIES), path("M0 0", MEANINGS["computation"], stroke="#ffffff", title=words), text(0, 0, words)]
     )
     result = themed(svg)
-    assert re.findall(r' (?:fill|stroke)="([^"]*)"', result) == ["var(--line-1)", "var(--computation)", "var(--paper)", "var(--ink)"]
+    assert re.findall(r' (?:fill|stroke)="([^"]*)"', result) == ["var(--series)", "var(--computation)", "var(--paper)", "var(--ink)"]
     assert re.match("<svg [^>]*>", result)[0] == '<svg width="9" height="9" viewBox="0 0 9 9" font-size="11">'  # type: ignore[index]
     root = ElementTree.fromstring(result)
     assert [root.findtext("path/title"), root.findtext("text")] == [words, words]

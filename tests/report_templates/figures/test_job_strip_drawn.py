@@ -8,7 +8,8 @@ from xml.etree import ElementTree
 
 import pytest
 from postrun.analysis.report import DeviceTime
-from postrun.report_templates.figures.job_strip import NARROW, WIDTH, Mark, Phase, job_strip
+from postrun.report_templates.figures.job_strip import NARROW, WIDTH, Phase, job_strip
+from postrun.report_templates.figures.marks import Mark
 from postrun.report_templates.figures.palette import INK, MEANINGS
 from postrun.report_templates.figures.svg import width_of
 from postrun.report_templates.figures.time_split import time_split
@@ -44,7 +45,7 @@ def labels(svg: str) -> list[tuple[str, float, float]]:
 
 @pytest.mark.parametrize("width", [WIDTH, NARROW])
 def test_phases_and_marks_are_at_their_times(width: float) -> None:
-    marks = [Mark("dip to 20%", ": HostPauses", 40 * S, 50 * S), Mark("profile window", "", 30 * S, 30 * S + 1, window=True)]
+    marks = [Mark("dip to 20%", ": HostPauses", 40 * S, 50 * S), Mark("profile window", "", 30 * S, 30 * S + 1, "window")]
     svg = job_strip(100 * S, PHASES, [at * S for at in range(100)], [50.0] * 100, marks, width=width)
     assert (0.8 * width, pytest.approx(0.2 * width, abs=1.1)) in rects(svg, MEANINGS["idle"])
     assert (0.4 * width, 0.1 * width) in rects(svg, MEANINGS["idle"])

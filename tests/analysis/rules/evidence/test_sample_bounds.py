@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from postrun.analysis.rules.checks.load_balancing import BINS
 from postrun.analysis.rules.engine.catalogue import RULES
 from postrun.analysis.rules.evidence.base import PRESETS
 from postrun.analysis.rules.evidence.sample_bounds import (
@@ -19,6 +18,7 @@ from postrun.analysis.rules.evidence.sample_bounds import (
     samples_for_quantile,
     steps_for_majority,
 )
+from postrun.analysis.rules.evidence.utilization_bins import BINS
 
 RUNS = 20_000
 EVEN = np.full(BINS, 1 / BINS)
