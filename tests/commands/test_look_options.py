@@ -123,5 +123,9 @@ def test_a_night_makes_its_reports_so(run_folder: Path, tmp_path: Path, monkeypa
     assert sections_of(text) == ["summary", "steps", "rules", "appendix"]
     assert 'data-theme="dark"' in text
     assert 'alt="Night report"' in text
+    index = (tmp_path / "out" / "index.html").read_text("utf-8")
+    assert 'data-theme="dark"' in index
+    assert '<img class="logo" src="data:image/svg+xml;base64,' in index
+    assert "postrun · <bdi>Night report</bdi>" in index
     others = [ReportOptions(), ReportOptions(sections=("steps",)), ReportOptions(theme="dark"), ReportOptions(logo=("data:", "Logo"))]
     assert len(set(map(options_digest, others))) == len(others), "another look makes a report new"
