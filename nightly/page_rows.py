@@ -87,7 +87,7 @@ def worst_first(index: Index, rows: Sequence[Row]) -> list[Row]:
 
 
 def alone_rows(index: Index, most: int) -> list[Row]:
-    """Return runs without a family, those with the most issues first."""
+    """Return runs without a family, ordered by their number of issues."""
     alone = set(index.alone)
     rows = [row for row in index.rows if row.id in alone]
     return sorted(rows, key=lambda row: -len(_issues(row)))[:most]

@@ -35,7 +35,7 @@ def headline(base: Report, new: Report, compared: Comparison) -> str:
 
 
 def _pace(verdict: Verdict, unit: str) -> str:
-    """Write "is 8.1% slower per step", or above twice the time "takes 3.1× as long per step"."""
+    """Write "is 8.1% slower per step"; above twice the time "takes 3.1× as long"."""
     assert verdict.percent is not None
     if verdict.percent > 100:
         return f"takes {wording.factor(1 + verdict.percent / 100)} as long {unit}"
@@ -84,7 +84,7 @@ def _undetermined(compared: Comparison) -> str:
 
 
 def _cause(compared: Comparison) -> str:
-    """Name the part with the largest share of the change: ", mostly from idle time (+9.00 ms)"."""
+    """Name the part that changed most: ", mostly from idle time (+9.00 ms)"."""
     assert compared.judgment is not None
     parts = [part for part in compared.parts or compared.host_parts if decided(part)]
     sign = 1 if compared.judgment.state == SLOWER else -1

@@ -30,7 +30,7 @@ def program(
     kernels: Mapping[str, float] | None = None, operators: Mapping[str, float] | None = None, modules: Mapping[str, float] | None = None, *,
     step_ms: float = 100, gpu: str = "H100", rules: Sequence[RuleResult] = (),
 ) -> Report:  # fmt: skip
-    """Return a run of 8 steps on one GPU; the mappings have the milliseconds of each name."""
+    """Return a run of 8 steps on one GPU; the mappings have milliseconds by name."""
     step = round(step_ms * MS)
     steps = tuple(Step("node", 0, 1, None, number, 10**18 + number * step, step, True, step) for number in range(8))
     span = 8 * step
