@@ -165,29 +165,26 @@ def test_findings_come_first_and_say_what_they_are() -> None:
     assert places == sorted(places)
 
 
-def told(rows: list[Row]) -> str:
+def sentence(rows: list[Row]) -> str:
     """The headline of the page of these runs."""
     return headline(made_of(rows)).replace("\u00a0", " ")
 
 
 def test_the_headline_names_the_worst_run() -> None:
-    assert told([]) == "There are no runs yet."
+    assert sentence([]) == "There are no runs yet."
     healthy = [row for row in small() if row.state == "reported" and row.id != "gpt/5"]
-    assert told(healthy) == "No regressions, failures or new issues in 5 runs (2 new)."
+    assert sentence(healthy) == "No regressions, failures or new issues in 5 runs (2 new)."
     failed = run("bad", state="failed", reason="/data/bad: trace.json is cut off. Make it again.")
-    assert told([*healthy, failed]) == "Of 6 runs (2 new), 1 failed. The newest failure is bad: trace.json is cut off."
-    fine, found = (
-        {"IOBottleneck": "NoIssuesFound", "SyncBound": "NoIssuesFound"},
-        {"IOBottleneck": "IssuesFound", "SyncBound": "IssuesFound"},
-    )
-    issues = [run(f"bert/{day}", started_ns=START + day * DAY, verdicts=fine if day < 3 else found) for day in range(4)]
-    assert told(issues) == "Of 4 runs (2 new), 1 has new issues. The first is bert/3: IOBottleneck, SyncBound."
+    assert sentence([*healthy, failed]) == "Of 6 runs (2 new), 1 failed. The newest failure is bad: trace.json is cut off."
+    verdicts = [dict.fromkeys(("IOBottleneck", "SyncBound"), verdict) for verdict in ("NoIssuesFound", "IssuesFound")]
+    issues = [run(f"bert/{day}", started_ns=START + day * DAY, verdicts=verdicts[day == 3]) for day in range(4)]
+    assert sentence(issues) == "Of 4 runs (2 new), 1 has new issues. The first is bert/3: IOBottleneck, SyncBound."
     slower = [
         dataclasses.replace(row, id=f"llm/{row.id}", name=f"llm-{row.name}", step_median_ns=2 * row.step_median_ns) for row in small()[:6]
     ]
     slower[-1] = dataclasses.replace(slower[-1], step_median_ns=600 * 10**6)
-    assert told([*small(), *slower]).endswith("The worst is llm/gpt/5: 50.0% slower per step (400 ms → 600 ms).")
-    assert told([*small(), *slower]).startswith("Of 14 runs (4 new), 2 regressed, 1 failed and 2 have new issues.")
+    assert sentence([*small(), *slower]).endswith("The worst is llm/gpt/5: 50.0% slower per step (400 ms → 600 ms).")
+    assert sentence([*small(), *slower]).startswith("Of 14 runs (4 new), 2 regressed, 1 failed and 2 have new issues.")
 
 
 def test_runs_without_a_family_are_in_one_table_those_with_issues_first() -> None:
