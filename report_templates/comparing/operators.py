@@ -21,6 +21,8 @@ def operators(comparison: Comparison) -> Section:
         return Section("operators", "Operators", say("Calls of operators are not aligned: the runs execute different programs."))
     if not rows:
         return Section("operators", "Operators", say("No operators with GPU work in both reports."))
+    if all(row.state == "same" for row in rows):
+        return Section("operators", "Operators", say("None of {} changed.", plural(len(rows), "row")), (_table(comparison),))
     states = Counter(row.state for row in rows if row.state != "same")
     largest = rows[0]
     lead = say(
@@ -30,7 +32,7 @@ def operators(comparison: Comparison) -> Section:
         words.signed(largest.effect_ns),
         words.per(comparison.basis),
         plural(len(rows), "row"),
-        ", ".join(f"{count} {state}" for state, count in states.most_common()) or "all are the same",
+        ", ".join(f"{count} {state}" for state, count in states.most_common()),
     )
     return Section("operators", "Operators", lead, (_table(comparison),))
 

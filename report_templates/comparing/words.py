@@ -30,6 +30,7 @@ _MEANINGS: Final = {
     "exposed memory operations": "memory", "memory operations": "memory", "idle": "idle", "kernel": "computation", "memcpy": "memory",
     "memset": "memory", "runtime": "host", "data_loader": "loading", "cpu_op": "operator",
 }  # fmt: skip
+_LONGEST_BAR: Final = 92.0  # percent of its room, so that it ends before the number
 _NEGATIVE: Final = re.compile(r"(?<![\w.-])-(?=\d)")
 _ORDER: Final = ("added", "grown", "shrunk", "vanished", "undecided", "same")
 
@@ -71,13 +72,13 @@ def effect(nanoseconds: float) -> Cell:
 def effect_bar(effects: Iterable[float | None]) -> Callable[[float, str], Cell]:
     """Make a format of effects with bars, whose lengths are those of ``effects``.
 
-    The largest of them fills the cell. The second argument of the format is the meaning of the bar.
+    The second argument of the format is the meaning of the bar.
     """
     largest = max((abs(value) for value in effects if value is not None), default=0.0)
 
     def write(nanoseconds: float, meaning: str) -> Cell:
         cell = effect(nanoseconds)
-        return replace(cell, bar=Sector("", min(100.0, 100 * abs(nanoseconds) / largest), meaning)) if largest and cell.sort else cell
+        return replace(cell, bar=Sector("", _LONGEST_BAR * min(1.0, abs(nanoseconds) / largest), meaning)) if largest and cell.sort else cell
 
     return write
 
