@@ -25,7 +25,7 @@ from .messages import echo
 # Name of a command, of its module in commands/, and of the object there -> its short help.
 LAZY_COMMANDS = {
     "attach": "Put a report on a ticket.",
-    "compare": "Report what changed from one run to another.",
+    "compare": "Compare two runs.",
     "demo": "Report a simulated training run, and a real small one that is recorded now.",
     "doctor": "Check that this machine can make reports.",
     "export": "Write the whole run for Perfetto, Chrome's viewer or data frames.",
