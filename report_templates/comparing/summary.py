@@ -23,6 +23,7 @@ _AREAS: Final = {
 _ELSEWHERE: Final = ("step", "verdict")  # in the headline, and in a table of its own
 _MEANINGS: Final = {"memory operation": "memory", "data loading": "loading", "host part": "host"}
 _UNDECIDED: Final = "undecided"
+_DIFFERENT: Final = "different programs"
 
 
 def summary(comparison: Comparison) -> Section:
@@ -48,7 +49,7 @@ def _changes(comparison: Comparison) -> Table | None:
 
     return table(
         "summary-changes",
-        " ".join(f"Largest changes {words.per(comparison.basis)}".split()),
+        " ".join(f"Largest {'differences' if comparison.different_programs else 'changes'} {words.per(comparison.basis)}".split()),
         changes,
         Col("Change", lambda change: dataclasses.replace(words.state(change.state), link=_AREAS[change.area])),
         Col("Effect", effect, kind="number"),
@@ -85,6 +86,8 @@ def _tiles(comparison: Comparison) -> list[Tile]:
     if not comparison.parts:
         largest = sorted(comparison.host_parts, key=lambda part: -max(part.base_ns, part.new_ns))[:4]
         tiles += [_tile(part, host_name(part.name), "per step") for part in largest]
+    if comparison.different_programs:  # a change in percent would be read as faster or slower
+        return [dataclasses.replace(tile, value=tile.detail.partition(",")[0].partition(" (")[0], detail=_DIFFERENT) for tile in tiles]
     return tiles
 
 
@@ -100,9 +103,7 @@ def _time(comparison: Comparison) -> Tile | None:
     value, details = words.ratio(base_ns, new_ns), [f"{duration(base_ns)} → {duration(new_ns)}"]
     if judgment is not None and judgment.low_percent is not None and judgment.high_percent is not None:
         details.append(f"{words.change(judgment.low_percent).text} to {words.change(judgment.high_percent).text}")
-    if comparison.different_programs:
-        details.append("of different work")
-    elif judgment is not None and judgment.evidence is None:
+    if judgment is not None and judgment.evidence is None:
         value, details = _UNDECIDED, [f"{details[0]} ({value})", "too few steps"]
     elif steps is not None:
         details.append(f"p95 {words.change(steps.p95_change_percent).text}")

@@ -87,23 +87,24 @@ def parts_figure(id: str, comparison: Comparison) -> Figure | None:
     """Draw the parts of the devices' time in both runs."""
     unit = words.per(comparison.basis)
     caption = say("Time {} of a GPU. Above, lighter: base; below: new, with the change. The parts add up to the span of the GPUs.", unit)
-    return _figure(id, comparison.parts, f"Time {unit}", caption)
+    return _figure(id, comparison.parts, f"Time {unit}", caption, changes=not comparison.different_programs)
 
 
 def host_figure(id: str, comparison: Comparison) -> Figure | None:
     """Draw the parts of the average step on the host in both runs."""
     parts = [part for part in comparison.host_parts if max(part.base_ns, part.new_ns) > 0][:12]
     caption = say("Wall time of the average step. Above, lighter: base; below: new.")
-    return _figure(id, parts, "Average step", caption)
+    return _figure(id, parts, "Average step", caption, changes=not comparison.different_programs)
 
 
-def _figure(id: str, parts: Sequence[Amount], what: str, caption: object) -> Figure | None:
+def _figure(id: str, parts: Sequence[Amount], what: str, caption: object, *, changes: bool) -> Figure | None:
+    """Draw the parts. ``changes``: with those that are known to be real in percent."""
     if not parts:
         return None
     unit = time_unit(max(max(part.base_ns, part.new_ns) for part in parts))
     pairs = [
         Pair(host_name(part.name), words.meaning(part.name), part.base_ns / unit.nanoseconds, part.new_ns / unit.nanoseconds,
-             words.ratio(part.base_ns, part.new_ns) if part.state not in ("same", "undecided") and part.base_ns else "")
+             words.ratio(part.base_ns, part.new_ns) if changes and part.state not in ("same", "undecided") and part.base_ns else "")
         for part in parts
     ]  # fmt: skip
     alt = f"{what}: " + ", ".join(

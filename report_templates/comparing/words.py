@@ -78,7 +78,9 @@ def effect_bar(effects: Iterable[float | None]) -> Callable[[float, str], Cell]:
 
     def write(nanoseconds: float, meaning: str) -> Cell:
         cell = effect(nanoseconds)
-        return replace(cell, bar=Sector("", _LONGEST_BAR * min(1.0, abs(nanoseconds) / largest), meaning)) if largest and cell.sort else cell
+        return (
+            replace(cell, bar=Sector("", _LONGEST_BAR * min(1.0, abs(nanoseconds) / largest), meaning)) if largest and cell.sort else cell
+        )
 
     return write
 
