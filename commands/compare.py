@@ -14,7 +14,7 @@ from .. import option_values
 from ..analysis.toolkit.wording import signed_percent
 from ..messages import echo, echo_line
 from .parts import CONFIG, FILE_SETTINGS, VERBOSITY, option, parsed, print_json, progress_line, with_options
-from .report_options import CHOICE_OF_RULES, GENERATED_AT, MODE, PAPER, REDACT, STORE_OPTIONS, checked_settings
+from .report_options import BRAND, CHOICE_OF_RULES, GENERATED_AT, MODE, PAPER, REDACT, STORE_OPTIONS, checked_settings, chosen_look
 
 if TYPE_CHECKING:
     from ..analysis.report.comparison import Comparison
@@ -37,6 +37,7 @@ _OPTIONS = [
             help=f"Exit with code 3 for one of {','.join(FAIL_WORDS)}."),
     *CHOICE_OF_RULES,
     PAPER,
+    *BRAND,
     REDACT,
     MODE,
     option("--json", "as_json", is_flag=True, help="Print a summary of the comparison as JSON on standard output."),
@@ -52,8 +53,8 @@ def compare(
     base: str, new: str, output: Path, formats: tuple[str, ...], threshold: float, fail_on: tuple[str, ...], paper: str, as_json: bool,
     generated_at: str | None, quiet: bool, verbose: bool, **options: Any,
 ) -> None:  # fmt: skip
-    """Compare the run NEW with the run BASE:
-    comparison.html, comparison.pdf and comparison.json.
+    """Compare the run NEW with the run BASE in comparison.html, comparison.pdf
+    and comparison.json.
 
     Each is a trace file, a folder, a run store, or a report.json that postrun wrote (or the folder it is in). Options about rules apply to
     runs that are analyzed now.
@@ -64,6 +65,7 @@ def compare(
 
     settings = checked_settings(options.pop("settings"))
     of_file = click.get_current_context().meta.get(FILE_SETTINGS, {})
+    look = chosen_look(options)
     selection, _ = rule_options.chosen(**options, settings=settings, of_file=of_file)
     from ..report_templates.output.pdf import Printer
 
@@ -90,7 +92,7 @@ def compare(
         )
         progress("printing", None)
         notes: list[str] = []
-        written = render_comparison(comparison, output, formats, paper=paper, printer=printer, notes=notes)
+        written = render_comparison(comparison, output, formats, paper=paper, printer=printer, look=look, notes=notes)
         progress("", None)
     for note in () if quiet else notes:
         echo_line(f"note: {note}", err=True)
@@ -111,6 +113,8 @@ def _tell(comparison: Comparison, written: dict[str, Path]) -> None:
     percent = comparison.judgment.percent if comparison.judgment else None
     echo_line(f"verdict: {comparison.verdict}{'' if percent is None else f' ({signed_percent(percent)})'}")
     echo_line(comparison.headline)
+    if comparison.details:
+        echo_line(comparison.details)
     others = [one for one in comparison.changes if one.area != "step"]
     for change_ in others[:_MAX_CHANGES]:
         echo_line(f"  {change_.text}")
@@ -128,6 +132,7 @@ def _summary(comparison: Comparison, written: dict[str, Path]) -> dict[str, Any]
         "base": comparison.base.name,
         "new": comparison.new.name,
         "headline": comparison.headline,
+        "details": comparison.details,
         "verdict": comparison.verdict,
         "judgment": dataclasses.asdict(comparison.judgment) if comparison.judgment else None,
         "step_time_ns": {"base": steps.base.p50, "new": steps.new.p50, "change_percent": steps.change_percent} if steps else None,
@@ -141,7 +146,12 @@ def _fail(comparison: Comparison, fail_on: Sequence[str]) -> None:
     """Exit with code 3 if something matches; print which words cannot match."""
     if not fail_on:
         return
-    if comparison.verdict == "cannot say" and {"slower", "faster"} & set(fail_on):
+    if comparison.different_programs and {"slower", "faster", "verdicts"} & set(fail_on):
+        echo(
+            "postrun: --fail-on: the runs execute different programs, so slower, faster and verdicts cannot match; --fail-on unlike does",
+            err=True,
+        )
+    elif comparison.verdict == "cannot say" and {"slower", "faster"} & set(fail_on):
         why = (
             f"steps cannot be compared ({comparison.steps_absent})"
             if comparison.steps is None
@@ -155,7 +165,7 @@ def _fail(comparison: Comparison, fail_on: Sequence[str]) -> None:
         "verdicts": any(one.state == "broken" for one in comparison.changes),
         "kernels": any(one.area == "kernel" and one.state in ("grown", "added") for one in comparison.changes),
         "memory": any(one.area == "gpu memory" and one.state == "grown" for one in comparison.changes),
-        "changed": bool(comparison.changes),
+        "changed": bool(comparison.changes) or comparison.different_programs,
         "unlike": any(one.limits for one in comparison.differences),
     }
     matched = [word for word in fail_on if matching[word]]

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from ..nightly.night import Night, Wanted
     from ..nightly.notify import Rule
     from ..nightly.run_night import Parts
+    from ..report_templates.text.look import Look
 
 _LONGEST_S: Final = 86_400 * 30
 _LEAST_MEMORY: Final = 16_000_000
@@ -157,7 +158,7 @@ def nightly(source: str, quiet: bool, verbose: bool, as_json: bool, **options: A
     if options["dry_run"] and options["index_only"]:
         raise click.UsageError("--dry-run and --index-only exclude each other; --index-only reports nothing anyway")
     wanted, fail_on = _wanted(source, options)
-    parts = _parts(options)
+    parts = _parts(options, wanted.options.look)
     out = open_objects(wanted.out)
     if options["dry_run"]:
         night, _ = course.look(wanted, parts)
@@ -276,7 +277,7 @@ def _in_flight(engine: str, workers: int | None) -> int:
     return _FAR if engine.startswith("dask:") else 2 * (workers or processors())
 
 
-def _parts(options: dict[str, Any]) -> Parts:
+def _parts(options: dict[str, Any], look: Look) -> Parts:
     from ..nightly import engines, partials
     from ..nightly import run_night as course
     from ..nightly.history import Settings
@@ -292,7 +293,7 @@ def _parts(options: dict[str, Any]) -> Parts:
     )
     part = any(options[name] is not None for name in ("shard", "since", "until"))
     generated_at_ns = option_values.generated_at(options["generated_at"])
-    book = Book(settings, every_run=not part, generated_at_ns=generated_at_ns, redact=options["redact"])
+    book = Book(settings, every_run=not part, generated_at_ns=generated_at_ns, redact=options["redact"], look=look)
     workers, memory = options["workers"], options["memory"]
     if options["engine"] == "none" and not click.get_current_context().params["quiet"]:
         for name in ("timeout", "memory", "workers"):

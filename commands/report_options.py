@@ -120,16 +120,18 @@ def _logo(ctx: click.Context, param: click.Parameter, value: str | None) -> Logo
 
 
 def chosen_look(options: dict[str, Any]) -> Look:
-    """Return the look of the report and remove its options. Raise UsageError."""
+    """Return the look of the pages and remove its options. Raise UsageError.
+
+    A command with the options of BRAND alone has no choice of sections.
+    """
     from ..report_templates.text.logo import with_alt
     from ..report_templates.text.look import Look
 
-    names = ("sections", "theme", "title", "logo", "logo_alt", "dashboard")
-    sections, theme, title, logo, alt, dashboard = (options.pop(name) for name in names)
+    theme, title, logo, alt = (options.pop(name) for name in ("theme", "title", "logo", "logo_alt"))
     ctx = click.get_current_context()
     with bad_parameter(_origin(ctx, "logo_alt"), "--logo-alt"):
         logo = with_alt(logo, alt, title)
-    return Look(sections, theme, title, logo, dashboard)
+    return Look(options.pop("sections", None), theme, title, logo, options.pop("dashboard", False))
 
 
 @partial(parsed, absent=())
@@ -162,15 +164,18 @@ PEAK = option("--peak", "peaks", multiple=True, type=Listed(r"[\s,;]+"), callbac
               help="Peak of the GPUs, such as bf16=989 or memory=3350 (GB/s), instead of the published one; may be repeated.")  # fmt: skip
 GENERATED_AT = option("--generated-at", metavar="TIME", help="Timestamp to print (ISO 8601, UTC), for reproducible output. "
                       "SOURCE_DATE_EPOCH also works.")  # fmt: skip
+BRAND = [
+    option("--theme", type=click.Choice(["auto", "light", "dark"], case_sensitive=False), default="auto", show_default=True,
+            help="Theme of the HTML; auto: follow the browser."),
+    option("--title", callback=_title, metavar="TEXT", help="Title next to the name of the product, such as 'GPU report'."),
+    option("--logo", callback=_logo, metavar="FILE", help="PNG, JPEG or SVG to show on the first page; at most 256 KiB."),
+    option("--logo-alt", metavar="TEXT", help="Alternative text of the logo (default: the title)."),
+]  # fmt: skip
 LOOK = [
     option("--sections", type=click.UNPROCESSED, callback=_sections, metavar="LIST",
             help="Sections of the HTML and the PDF, such as steps,kernels,rules (default: all); -kernels leaves one out."),
     option("--dashboard", is_flag=True, help="End the PDF with the panels of the hosted dashboard, which the HTML has folded."),
-    option("--theme", type=click.Choice(["auto", "light", "dark"], case_sensitive=False), default="auto", show_default=True,
-            help="Theme of the HTML; auto: follow the browser."),
-    option("--title", callback=_title, metavar="TEXT", help="Title of the report, instead of ProfilerReport."),
-    option("--logo", callback=_logo, metavar="FILE", help="PNG, JPEG or SVG to show on the first page; at most 256 KiB."),
-    option("--logo-alt", metavar="TEXT", help="Alternative text of the logo (default: the title)."),
+    *BRAND,
 ]  # fmt: skip
 REPORT_OPTIONS = [
     option("--output", "-o", type=click.Path(file_okay=False, path_type=Path), default=Path("postrun-report"), show_default=True,

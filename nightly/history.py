@@ -30,7 +30,7 @@ _NORMAL: Final = 1.4826  # standard deviation / median absolute deviation of nor
 _SMALL: Final[dict[int, float]] = {3: 3.7, 4: 2.2, 5: 2.0, 6: 1.5, 7: 1.45}
 _FLOOR: Final = 0.01
 _MOST_FAMILIES: Final = 500
-_NIGHT_NS: Final = 36 * 3600 * 10**9
+NIGHT_NS: Final = 36 * 3600 * 10**9  # before the last known end of a run: runs that ended then are new
 _PAST_NS: Final = 30 * 86_400 * 10**9
 _COMPARABLE: Final = ("completed", "unknown")
 _SERIES: Final = ("family", "gpu_name", "gpus", "ranks")
@@ -281,7 +281,7 @@ def _current(ordered: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     runs = ordered.filter("comparable").select("id", "place", "ended_ns", *_SERIES)
     last = runs["ended_ns"].max()
     fresh = pl.col("ended_ns").is_null() if last is None else pl.col("ended_ns") >= pl.lit(last) - _PAST_NS
-    night = pl.lit(False) if last is None else pl.col("ended_ns") >= pl.lit(last) - _NIGHT_NS
+    night = pl.lit(False) if last is None else pl.col("ended_ns") >= pl.lit(last) - NIGHT_NS
     with_steps = steps.filter(pl.col("place") == pl.col("place").max().over(_SERIES)).select("id", newest_step=pl.lit(True))
     return (
         runs.with_columns(newest=(pl.col("place") == pl.col("place").max().over(_SERIES)) & fresh.fill_null(True), fresh=fresh)

@@ -20,6 +20,7 @@ from typing import Any, Final
 import polars as pl
 
 from ..ingest.object_store.objects import ObjectInfo, Objects, ObjectStoreError
+from ..report_templates.text.look import Look
 from . import night as nights
 from . import places, reasons, table
 from .history import Family, History, Settings, family_of, history
@@ -51,12 +52,13 @@ class Known:
 class Book:
     """The index of one output. ``every_run``: this night searches all runs, so that a run that it did not find and that has no report no
     longer exists. ``generated_at_ns``: the time in the files; None for now. ``redact``: as in ReportOptions; it also removes folders from
-    the title."""
+    the title. ``look``: theme, title, and logo of the page."""
 
     settings: Settings = field(default_factory=Settings)
     every_run: bool = False
     generated_at_ns: int | None = None
     redact: tuple[str, ...] = ()
+    look: Look = field(default_factory=Look)
     refused: list[str] = field(default_factory=list)
     _known: Known | None = None
 
@@ -110,7 +112,7 @@ class Book:
         out.write(JSON, to_json(index), content_type="application/json")
         from .page import index_page
 
-        page = index_page(index)
+        page = index_page(index, self.look)
         out.write(HTML, page.encode("utf-8", "replace"), content_type="text/html; charset=utf-8")
         return index if table.is_still(out, PARQUET, data) else None
 

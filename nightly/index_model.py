@@ -40,8 +40,8 @@ class Index:
         named = ", ".join(self.alone[:FEW_ALONE])
         named += f" and {count(len(self.alone) - FEW_ALONE)} more" if len(self.alone) > FEW_ALONE else ""
         return (
-            f"{count(len(self.alone))} runs are each alone in their family, so that they are compared with none: {named}",
-            "where they are runs of one job, give the part of the names that they share as --family REGEX, or a label family in job.json",
+            f"{count(len(self.alone))} runs have no comparable run: {named}",
+            "if they belong to one job, group them with --family REGEX or a label family in job.json",
         )
 
     @property

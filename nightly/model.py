@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..ingest.object_store.objects import ObjectInfo
+
+if TYPE_CHECKING:
+    from ..report_templates.text.look import Look
 
 Kind = Literal["hosted", "traces", "recording", "store"]
 """The hosted profiler's layout; traces, exports, Python profiles and logs of GPUs; `.prt` files; a run store."""
@@ -67,6 +70,14 @@ class ReportOptions:
     mode: int = 0o600
     """Permissions of the files."""
     peaks: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def look(self) -> Look:
+        """Return the look of the report."""
+        from ..report_templates.text.logo import Logo
+        from ..report_templates.text.look import Look
+
+        return Look(self.sections, self.theme, self.title, None if self.logo is None else Logo(*self.logo), self.dashboard)
 
     @property
     def of_reading(self) -> dict[str, Any]:

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from ..analysis.rules.engine.selection import Selection
     from ..ingest.store.store import Store
     from ..report_templates.output.pdf import Printer, PrinterHere
-    from ..report_templates.text.look import Look
 
 LOG: Final = "postrun.log"  # next to the report after an error: the error with all tracebacks
 _FETCHED_AT_ONCE: Final = 8
@@ -157,7 +156,7 @@ def _make_report(task: Task, work: Path, prepare: Prepare) -> tuple[Report, str 
 
     options = task.options
     output = api.OutputOptions(
-        work / "out", options.formats, options.paper, _look(task), options.timeline_events, pdf_timeout_s=_PDF_TIMEOUT_S
+        work / "out", options.formats, options.paper, task.options.look, options.timeline_events, pdf_timeout_s=_PDF_TIMEOUT_S
     )
     try:
         result = api.make_report(
@@ -192,20 +191,6 @@ def _printer_here() -> Printer | PrinterHere:
     from ..report_templates.output.pdf import PrinterHere
 
     return PrinterHere()
-
-
-def _look(task: Task) -> Look:
-    from ..report_templates.text.logo import Logo
-    from ..report_templates.text.look import Look
-
-    options = task.options
-    return Look(
-        options.sections,
-        options.theme,
-        options.title,
-        None if options.logo is None else Logo(*options.logo),
-        options.dashboard,
-    )
 
 
 def _selection(task: Task) -> Selection:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 import polars as pl
@@ -95,6 +96,14 @@ def _text(verdict: str, base: Spread, new: Spread, change: float, beyond: bool, 
     if new.p50 >= 3 * base.p50:
         longer = f"{wording.significant(new.p50 / base.p50)} times as long"
     return f"Steps are {verdict}: {medians}), {longer}, beyond the spread of the steps."
+
+
+def of_different_work(steps: StepComparison | None) -> StepComparison | None:
+    """Return the times of steps without a test, because their work differs."""
+    if steps is None:
+        return None
+    text = f"Step time: {wording.duration(steps.base.p50)} in base, {wording.duration(steps.new.p50)} in new (median), for different work."
+    return replace(steps, verdict=UNDECIDED, p_value=None, shift_percent=None, shift_low_percent=None, shift_high_percent=None, text=text)
 
 
 def _spread(values: Sequence[float]) -> Spread:

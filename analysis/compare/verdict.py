@@ -24,6 +24,7 @@ STEPS: Final = "steps"
 RANGES: Final = "ranges"
 COUNTS: Final = "counts"
 
+DIFFERENT_PROGRAMS: Final = "These runs execute different programs; compare totals with care."
 BOUND_PERCENT: Final = 10.0  # runs are the same only if a larger change is ruled out
 _COVERED: Final = 0.5  # share of the captured time that repeated ranges must cover to represent it
 _TWICE: Final = 1.1  # ... and above which they overlap: nested ranges, or several threads
@@ -46,21 +47,24 @@ def of_steps(steps: StepComparison | None, threshold_percent: float) -> Verdict 
     low, high = steps.shift_low_percent, steps.shift_high_percent
     assert low is not None
     assert high is not None
-    if steps.verdict in (SLOWER, FASTER):
-        return Verdict(steps.verdict, steps.change_percent, low, high, STEPS, steps.text)
-    if max(abs(low), abs(high)) <= max(BOUND_PERCENT, threshold_percent):
-        return Verdict(SAME, steps.change_percent, low, high, STEPS, steps.text)
-    text = f"The steps vary too much to tell: {steps.text[:1].lower()}{steps.text[1:]}"
-    return Verdict(CANNOT_SAY, steps.change_percent, low, high, STEPS, text)
+    state, text = steps.verdict, steps.text
+    if state == SAME and max(abs(low), abs(high)) > max(BOUND_PERCENT, threshold_percent):
+        state, text = CANNOT_SAY, f"The steps vary too much to tell: {text[:1].lower()}{text[1:]}"
+    return Verdict(state, steps.change_percent, low, high, STEPS, text, steps.base.p50, steps.new.p50)
 
 
 def none(steps: StepComparison | None, absent: str | None, on: Basis) -> Verdict:
     """Return the verdict without evidence."""
     if steps is not None:
         return Verdict(CANNOT_SAY, steps.change_percent, None, None, None, steps.text)
-    why = f"Steps cannot be compared: {absent}"
+    why = f"No verdict: {absent}"
     repeated = ", and no range or kernel shows how much work both did" if on.unit == "second" and on.base and on.new else ""
     return Verdict(CANNOT_SAY, None, None, None, None, f"{why}{repeated}.")
+
+
+def different_programs() -> Verdict:
+    """Return the verdict on runs that execute different programs."""
+    return Verdict(CANNOT_SAY, None, None, None, None, DIFFERENT_PROGRAMS)
 
 
 def repeated_ranges(base: Report, new: Report, threshold_percent: float) -> Repeated | None:
@@ -93,7 +97,7 @@ def repeated_ranges(base: Report, new: Report, threshold_percent: float) -> Repe
         f" {interval(low, high)})."
     )
     basis = Basis("range", first.count, second.count, "the runs have no comparable steps", before.name)
-    return Repeated(basis, Verdict(state, percent, low, high, RANGES, text))
+    return Repeated(basis, Verdict(state, percent, low, high, RANGES, text, first.mean, second.mean))
 
 
 def same_work(base: Report, new: Report, threshold_percent: float) -> Repeated | None:
@@ -120,7 +124,7 @@ def same_work(base: Report, new: Report, threshold_percent: float) -> Repeated |
     )
     seconds = spans[0] / SECOND_NS
     basis = Basis("work", seconds, seconds * ratio, "the runs have no comparable steps", what)
-    return Repeated(basis, Verdict(state, percent, low, high, COUNTS, text))
+    return Repeated(basis, Verdict(state, percent, low, high, COUNTS, text, spans[0], spans[1] / ratio))
 
 
 def _operators(report: Report) -> list[tuple[str, int, int]]:

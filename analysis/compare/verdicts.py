@@ -13,16 +13,20 @@ BROKEN: Final = "broken"
 _REPORT: Final = "report"
 
 
-def verdicts(base: Report, new: Report) -> tuple[VerdictChange, ...]:
-    """Compare every rule that ran for either run, without the summary rule."""
+def verdicts(base: Report, new: Report, *, comparable: bool = True) -> tuple[VerdictChange, ...]:
+    """Compare every rule that ran for either run, without the summary rule.
+
+    ``comparable``: False for different programs, whose issues are neither new nor fixed.
+    """
     sides = [{rule.rule: rule for rule in report.rules if rule.category != _REPORT} for report in (base, new)]
-    return tuple(_verdict(name, sides[0].get(name), sides[1].get(name)) for name in dict.fromkeys([*sides[0], *sides[1]]))
+    names = dict.fromkeys([*sides[0], *sides[1]])
+    return tuple(_verdict(name, sides[0].get(name), sides[1].get(name), comparable) for name in names)
 
 
-def _verdict(name: str, base: RuleResult | None, new: RuleResult | None) -> VerdictChange:
+def _verdict(name: str, base: RuleResult | None, new: RuleResult | None, comparable: bool) -> VerdictChange:
     before, after = base.verdict if base else None, new.verdict if new else None
     differ = base is not None and new is not None and _values(base) != _values(new)
-    known = {} if differ else {(ISSUES, FINE): MENDED, (FINE, ISSUES): BROKEN}
+    known = {} if differ or not comparable else {(ISSUES, FINE): MENDED, (FINE, ISSUES): BROKEN}
     outcome = "same" if before == after else known.get((before or "", after or ""), "other")
     return VerdictChange(name, before, after, outcome, _finding(base), _finding(new), differ)
 

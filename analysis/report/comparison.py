@@ -66,6 +66,17 @@ class Verdict:
     high_percent: float | None
     evidence: str | None
     text: str
+    base_ns: float | None = None  # the time of each run that the verdict compares
+    new_ns: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SharedNames:
+    """Share of each run's time, without communication, in the names that both runs have. ``kind``: kernels, operators or modules."""
+
+    kind: str
+    base_percent: float
+    new_percent: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +98,9 @@ class StepComparison:
 
     ``measure``: "from step to step" (end of the GPU work of one step to that of the next), "device" (first start to last end of the GPU
     work of a step) or "host". ``verdict``: slower, faster, same (within typical range, or below the threshold), or undecided (too few
-    steps). ``p_value``: two-sided rank-sum test. ``likelier``: the probability that a step of new takes longer than one of base.
-    ``shift_*_percent``: Hodges-Lehmann estimate of the change and its 99% interval. ``edges``, ``*_counts``: both distributions over the
-    same bins; ``*_beyond`` values are above the last edge."""
+    steps, or the programs differ). ``p_value``: two-sided rank-sum test. ``likelier``: the probability that a step of new takes longer than
+    one of base. ``shift_*_percent``: Hodges-Lehmann estimate of the change and its 99% interval. ``edges``, ``*_counts``: both
+    distributions over the same bins; ``*_beyond`` values are above the last edge."""
 
     measure: str
     verdict: str
@@ -292,6 +303,9 @@ class Change:
 class Comparison:
     """The complete comparison. ``differences`` come first: those with ``limits`` rule out conclusions.
 
+    ``headline``: the verdict in one sentence; ``details``: its evidence and the largest changes. ``different_programs``: the names of
+    kernels, operators and modules barely overlap, as ``shared_names`` shows; then there is no verdict, and neither calls nor rules compare.
+
     ``parts``: computation, exposed communication, exposed memory operations and idle; they add up to ``whole``. ``within``: communication
     and memory operations including their hidden part; not a part of the sum. ``host_parts``: parts of the average step, in the order of
     the report. ``kernels``: largest effect first."""
@@ -325,6 +339,9 @@ class Comparison:
     operators: tuple[Amount, ...] = ()
     judgment: Verdict | None = None
     operator_calls: tuple[OperatorChange, ...] = ()  # by module, operator and inputs, largest effect first
+    details: str = ""
+    shared_names: tuple[SharedNames, ...] = ()
+    different_programs: bool = False
     schema_version: int = field(default=SCHEMA_VERSION)
 
     def to_dict(self) -> dict[str, Any]:

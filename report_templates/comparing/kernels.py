@@ -7,10 +7,8 @@ from typing import Final
 
 from ...analysis.compare.basis import SMALLEST_PERCENT
 from ...analysis.report.comparison import Comparison, KernelChange
-from ..blocks import BARS, Figure, Section, meaning_of, say
+from ..blocks import Section, meaning_of, say
 from ..blocks.tables import Cell, Col, Table, table, word
-from ..figures.axes import time_unit
-from ..figures.diverging_bars import Effect, diverging_bars
 from ..text import labels
 from ..text.formats import plural
 from . import words
@@ -38,48 +36,28 @@ def kernels(comparison: Comparison) -> Section:
         f"Categories of kernels {unit}",
         comparison.categories,
         Col("Category", lambda row: Cell(labels.category(row.name)), kind="name"),
-        *words.AMOUNT,
+        *words.amount_columns(comparison.categories, lambda row: meaning_of(row.name)),
         Col("Runs, base", lambda row: row.base_count, words.number),
         Col("Runs, new", lambda row: row.new_count, words.number),
         words.VERDICT,
     )
+    listed = [row for row in comparison.operators if row.effect_ns][:_OPERATORS]
     operators = table(
         "kernels-operators",
         f"GPU time by operator {unit}",
-        [row for row in comparison.operators if row.effect_ns][:_OPERATORS],
+        listed,
         Col("Operator", lambda row: row.name, kind="name", code=True),
-        *words.AMOUNT,
+        *words.amount_columns(listed, lambda _: "operator"),
         Col("Calls, base", lambda row: row.base_count, words.number),
         Col("Calls, new", lambda row: row.new_count, words.number),
         words.VERDICT,
         pdf_rows=8,
     )
-    return Section("kernels", "Kernels", lead, (_figure(comparison, unit), _table(comparison, unit), categories, operators))
-
-
-def _figure(comparison: Comparison, unit: str) -> Figure | None:
-    changed = [kernel for kernel in comparison.kernels if kernel.state != "same"]
-    drawn = changed[:BARS]
-    if not drawn:
-        return None
-    scale = time_unit(max(abs(kernel.effect_ns) for kernel in drawn))
-    rows = [Effect(row.short_name, meaning_of(row.category), row.effect_ns / scale.nanoseconds, _bar_text(row)) for row in drawn]
-    alt = f"Largest effects of kernels {unit}: " + ", ".join(f"{row.short_name[:50]} {_bar_text(row)}" for row in drawn[:5])
-    more = len(changed) - len(drawn)
-    caption = say(
-        "Effect of each kernel {}, largest first{}. To the right: more time than in base.",
-        unit,
-        f"; {plural(more, 'smaller one')} not drawn" if more else "",
-    )
-    return Figure("kernels-effects", diverging_bars(rows, scale.name), alt, caption)
-
-
-def _bar_text(kernel: KernelChange) -> str:
-    ratio = kernel.state if kernel.state in ("added", "vanished") else words.ratio(kernel.base_ns, kernel.new_ns)
-    return f"{words.signed(kernel.effect_ns)} · {ratio}"
+    return Section("kernels", "Kernels", lead, (_table(comparison, unit), categories, operators))
 
 
 def _table(comparison: Comparison, unit: str) -> Table | None:
+    bar = words.effect_bar(kernel.effect_ns for kernel in comparison.kernels)
     least_ns = (comparison.whole.base_ns if comparison.whole else 0.0) * SMALLEST_PERCENT / 100
 
     def large(row: KernelChange) -> bool:
@@ -92,7 +70,7 @@ def _table(comparison: Comparison, unit: str) -> Table | None:
         Col("Kernel", lambda row: word(row.short_name, full=_names(row), limit=72), kind="name", code=True),
         Col("Category", lambda row: labels.category(row.category), html_only=True),
         Col("Verdict", lambda row: words.state_within_spread(row.state, large=large(row))),
-        Col("Effect", lambda row: row.effect_ns, words.effect),
+        Col("Effect", lambda row: bar(row.effect_ns, meaning_of(row.category)), kind="number"),
         Col("Change", lambda row: row.change_percent, words.change),
         Col("Base", lambda row: row.base_ns if row.base_names else None, words.time),
         Col("New", lambda row: row.new_ns if row.new_names else None, words.time),

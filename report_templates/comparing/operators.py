@@ -17,8 +17,12 @@ _MARKS: Final = {"same": "v-none", "slower": "v-issue", "faster": "v-fine"}
 
 def operators(comparison: Comparison) -> Section:
     rows = comparison.operator_calls
+    if comparison.different_programs:
+        return Section("operators", "Operators", say("Calls of operators are not aligned: the runs execute different programs."))
     if not rows:
         return Section("operators", "Operators", say("No operators with GPU work in both reports."))
+    if all(row.state == "same" for row in rows):
+        return Section("operators", "Operators", say("None of {} changed.", plural(len(rows), "row")), (_table(comparison),))
     states = Counter(row.state for row in rows if row.state != "same")
     largest = rows[0]
     lead = say(
@@ -28,7 +32,7 @@ def operators(comparison: Comparison) -> Section:
         words.signed(largest.effect_ns),
         words.per(comparison.basis),
         plural(len(rows), "row"),
-        ", ".join(f"{count} {state}" for state, count in states.most_common()) or "all are the same",
+        ", ".join(f"{count} {state}" for state, count in states.most_common()),
     )
     return Section("operators", "Operators", lead, (_table(comparison),))
 
@@ -40,6 +44,7 @@ def _named(row: OperatorChange) -> str:
 def _table(comparison: Comparison) -> Table | None:
     modules = any(row.module or row.base_module for row in comparison.operator_calls)
     unit = words.per(comparison.basis)
+    bar = words.effect_bar(row.effect_ns for row in comparison.operator_calls)
     return table(
         "operators-table",
         f"Operator calls, largest effect {unit} first",
@@ -47,7 +52,7 @@ def _table(comparison: Comparison) -> Table | None:
         Col("Operator", lambda row: word(row.operator, full=row.operator, limit=60), kind="name", code=True),
         Col("Module", _module, kind="name", code=True, when=modules),
         Col("Verdict", lambda row: Cell(", ".join(row.reasons) or "same", mark=_MARKS.get(row.state, "v-changed"))),
-        Col("Effect", lambda row: row.effect_ns, words.effect),
+        Col("Effect", lambda row: bar(row.effect_ns, "operator"), kind="number"),
         Col("Change", lambda row: row.change_percent, words.change),
         Col("Base", lambda row: row.base_ns if row.base_dims is not None else None, words.time),
         Col("New", lambda row: row.new_ns if row.new_dims is not None else None, words.time),

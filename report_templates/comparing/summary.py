@@ -1,86 +1,132 @@
-"""The first page of a comparison: headline, tiles, and the largest changes."""
+"""The first page of a comparison: verdict, limits, tiles, the largest changes, and the rules whose verdicts changed."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Final
 
 from ...analysis.compare.parts import host_name
-from ...analysis.report.comparison import Amount, Comparison
+from ...analysis.compare.programs import PROGRAM
+from ...analysis.report.comparison import Amount, Change, Comparison
 from ...analysis.report.run import Tile
-from ..blocks import Section, say
-from ..blocks.tables import Col, table
+from ..blocks import Section, meaning_of, say
+from ..blocks.tables import Cell, Col, Table, table
 from ..text.formats import capitalized, duration
 from . import words
-from .steps import distributions
-from .time import host_figure, parts_figure
+from .tables import MOVED, rule_columns
 
-_EVIDENCE: Final = {"steps": "by step times", "ranges": "by repeated ranges", "counts": "by the counts of kernels", None: "no evidence"}
 _AREAS: Final = {
-    "part": "time", "gpu memory": "memory", "memory operation": "memory", "step": "steps", "data loading": "time", "host part": "time",
-    "kernel": "kernels", "precision": "precision", "verdict": "verdicts",
+    "part": "time", "gpu memory": "memory", "memory operation": "memory", "data loading": "time", "host part": "time",
+    "kernel": "kernels", "precision": "precision",
 }  # fmt: skip
+_ELSEWHERE: Final = ("step", "verdict")  # in the headline, and in a table of its own
+_MEANINGS: Final = {"memory operation": "memory", "data loading": "loading", "host part": "host"}
+_UNDECIDED: Final = "undecided"
+_DIFFERENT: Final = "different programs"
 
 
 def summary(comparison: Comparison) -> Section:
-    limits = [
+    section = Section("summary", "Summary", say("{}", words.with_minus_signs(comparison.headline)))
+    section.facts["further"] = words.with_minus_signs(comparison.details)
+    section.facts["tiles"] = _tiles(comparison)
+    section.facts["limits"] = [
         say("{}: {} before, {} now. {}.", capitalized(row.name), row.base, row.new, capitalized(row.limits))
         for row in comparison.differences
-        if row.limits
+        if row.limits and row.name != PROGRAM
     ]
-    changes = table(
+    section.add(_changes(comparison), _rules(comparison))
+    return section
+
+
+def _changes(comparison: Comparison) -> Table | None:
+    changes = [change for change in comparison.changes if change.area not in _ELSEWHERE]
+    bar = words.effect_bar(change.effect_ns for change in changes)
+    categories = {kernel.short_name: kernel.category for kernel in comparison.kernels}
+
+    def effect(change: Change) -> Cell | None:
+        return None if change.effect_ns is None else bar(change.effect_ns, _meaning(change, categories))
+
+    return table(
         "summary-changes",
-        " ".join(f"What changed, largest effect {words.per(comparison.basis)} first".split()),
-        comparison.changes,
+        " ".join(f"Largest {'differences' if comparison.different_programs else 'changes'} {words.per(comparison.basis)}".split()),
+        changes,
         Col("Change", lambda change: dataclasses.replace(words.state(change.state), link=_AREAS[change.area])),
-        Col("Effect", lambda change: None if change.effect_ns is None else words.effect(change.effect_ns), kind="number"),
+        Col("Effect", effect, kind="number"),
         Col("In words", lambda change: words.with_minus_signs(change.text), limit=240),
         sortable=False,
         pdf_rows=12,
     )
-    steps = distributions("summary-steps", comparison.steps) if comparison.steps else None
-    time = parts_figure("summary-time", comparison) or host_figure("summary-time", comparison)
-    lead = say("{}", words.with_minus_signs(comparison.headline))
-    return Section("summary", "Summary", lead, (changes, steps, time), {"tiles": _tiles(comparison), "limits": limits})
+
+
+def _meaning(change: Change, categories: Mapping[str, str]) -> str:
+    """Return the meaning of a bar. ``categories``: of the kernels."""
+    if change.area == "kernel":
+        return meaning_of(categories[change.name])
+    return words.meaning(change.name) if change.area == "part" else _MEANINGS.get(change.area, "other")
+
+
+def _rules(comparison: Comparison) -> Table | None:
+    return table(
+        "summary-rules-changed",
+        "Rules that changed their verdict",
+        [rule for rule in comparison.rules if rule.outcome in MOVED],
+        *rule_columns(base_finding=False),
+        sortable=False,
+        pdf_rows=8,
+    )
+
+
+# -- tiles -----------------------------------------------------------------------------------------------------------------
 
 
 def _tiles(comparison: Comparison) -> list[Tile]:
-    tiles = [_verdict(comparison)]
+    tiles = [tile] if (tile := _time(comparison)) else []
     tiles += [_tile(part, part.name, words.per(comparison.basis)) for part in comparison.parts[:4]]
     if not comparison.parts:
         largest = sorted(comparison.host_parts, key=lambda part: -max(part.base_ns, part.new_ns))[:4]
         tiles += [_tile(part, host_name(part.name), "per step") for part in largest]
+    if comparison.different_programs:  # a change in percent would be read as faster or slower
+        return [dataclasses.replace(tile, value=tile.detail.partition(",")[0].partition(" (")[0], detail=_DIFFERENT) for tile in tiles]
     return tiles
 
 
-def _verdict(comparison: Comparison) -> Tile:
-    """Show the verdict, the times it compares, and its bound."""
+def _time(comparison: Comparison) -> Tile | None:
+    """Show the time that the verdict compares in both runs, with its interval."""
     judgment, steps = comparison.judgment, comparison.steps
-    if judgment is None:
-        return Tile("verdict", "verdict", comparison.verdict, "", "steps")
-    percent = "" if judgment.percent is None or judgment.state == "cannot say" else f", {words.change(judgment.percent).text}"
-    details = [_EVIDENCE[judgment.evidence]]
-    if steps is not None and judgment.evidence in ("steps", None):
-        name = "GPU time per step" if steps.measure == "device" else "step time"
-        details = [f"{name} {duration(steps.base.p50)} → {duration(steps.new.p50)}"]
-    if judgment.low_percent is not None and judgment.high_percent is not None:
+    if judgment is not None and judgment.base_ns is not None and judgment.new_ns is not None:
+        base_ns, new_ns = judgment.base_ns, judgment.new_ns
+    elif steps is not None:
+        base_ns, new_ns = steps.base.p50, steps.new.p50
+    else:
+        return None
+    value, details = words.ratio(base_ns, new_ns), [f"{duration(base_ns)} → {duration(new_ns)}"]
+    if judgment is not None and judgment.low_percent is not None and judgment.high_percent is not None:
         details.append(f"{words.change(judgment.low_percent).text} to {words.change(judgment.high_percent).text}")
-    if steps is not None:
+    if judgment is not None and judgment.evidence is None:
+        value, details = _UNDECIDED, [f"{details[0]} ({value})", "too few steps"]
+    elif steps is not None:
         details.append(f"p95 {words.change(steps.p95_change_percent).text}")
-    return Tile("verdict", "verdict", f"{judgment.state}{percent}", ", ".join(details), "steps")
+    return Tile("time", _name(comparison), value, ", ".join(details), "steps")
+
+
+def _name(comparison: Comparison) -> str:
+    evidence = comparison.judgment.evidence if comparison.judgment else None
+    if evidence == "ranges":
+        return f"time per {comparison.basis.name}"
+    if evidence == "counts":
+        return "GPU time for the same work"
+    return "GPU time per step" if comparison.steps is not None and comparison.steps.measure == "device" else "step time"
 
 
 def _tile(part: Amount, name: str, per: str) -> Tile:
     """Show every change of the part, and why it does not count if it does not."""
-    if part.state == "undecided":
-        value = "undecided"
+    value = words.ratio(part.base_ns, part.new_ns) if part.base_ns else words.signed(part.effect_ns)
+    detail = f"{duration(part.base_ns)} → {duration(part.new_ns)}"
+    if part.state == _UNDECIDED:
+        value, detail = _UNDECIDED, f"{detail} ({value})"
     elif part.state == "same" and round(part.effect_ns) == 0:
         value = "no change"
-    else:
-        value = _moved(part.base_ns, part.new_ns)
-    why = f", {words.amount_state(part).text.removeprefix('≈ ')}" if part.state == "same" and value != "no change" else ""
-    return Tile(part.name, f"{name} {per}", value, f"{duration(part.base_ns)} → {duration(part.new_ns)}{why}", "time")
-
-
-def _moved(before: float, after: float) -> str:
-    return words.ratio(before, after) if before else words.signed(after)
+    elif part.state == "same":
+        detail += f", {words.amount_state(part).text.removeprefix('≈ ')}"
+    return Tile(part.name, f"{name} {per}", value, detail, "time")

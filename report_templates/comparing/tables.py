@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ...analysis.report.comparison import Comparison, Measure, MemoryChange, VerdictChange
-from ..blocks import Figure, Section, plain, say
+from ..blocks import Figure, Section, Texts, plain, say
 from ..blocks.tables import Cell, Col, table
 from ..figures.before_after import Pair, before_after
 from ..text.formats import UNKNOWN, bandwidth, capitalized, duration, percent, plural, points, size, threshold_text
@@ -17,7 +17,8 @@ _SAMPLED_OVER: Final = {
     "profile": "over the spans of the GPUs",
     "run": "over all samples",
 }
-_ORDER: Final = ("broken", "mended", "other", "same")
+MOVED: Final = ("broken", "mended")  # outcomes of rules that changed their verdict
+_ORDER: Final = (*MOVED, "other", "same")
 _DEFINITIONS: Final = (
     (
         "Steps",
@@ -42,31 +43,33 @@ def alike(comparison: Comparison) -> Section:
     """Make "The two runs": the runs, and the circumstances in which they differ."""
     limits = [difference for difference in comparison.differences if difference.limits]
     if limits:
-        lead = say("Not alike: {} what may be concluded.", f"{plural(len(limits), 'difference limits', 'differences limit')}")
+        lead = say("{} this comparison.", plural(len(limits), "difference limits", "differences limit"))
     elif comparison.differences:
-        lead = say("Alike in what limits a comparison: {}, which it allows for.", plural(len(comparison.differences), "other difference"))
+        lead = say(
+            "No difference limits this comparison; {} taken into account.", plural(len(comparison.differences), "other is", "others are")
+        )
     else:
-        lead = say("Alike in everything that the reports tell of their circumstances.")
+        lead = say("The reports show no difference between the runs apart from their measurements.")
     runs = table(
         "alike-runs",
         "The runs",
         (("base", comparison.base), ("new", comparison.new)),
         Col("Side", lambda pair: pair[0], kind="name"),
         Col("Run", lambda pair: pair[1].name, limit=60),
-        Col("What it is", lambda pair: pair[1].subtitle),
+        Col("Description", lambda pair: pair[1].subtitle),
         Col("Status", lambda pair: pair[1].status),
         Col("Read from", lambda pair: pair[1].given or pair[1].read_from, limit=80, html_only=True),
-        Col("Its report says", lambda pair: pair[1].headline, limit=240),
+        Col("Headline of its report", lambda pair: pair[1].headline, limit=240),
         sortable=False,
     )
     differences = table(
         "alike-differences",
-        "What differs beside the measurements",
+        "Differences apart from the measurements",
         comparison.differences,
         Col("Circumstance", lambda row: Cell(row.name), kind="name"),
         Col("Base", lambda row: row.base),
         Col("New", lambda row: row.new),
-        Col("What it forbids to conclude", lambda row: capitalized(row.limits) if row.limits else UNKNOWN, limit=160),
+        Col("Limit of the conclusions", lambda row: capitalized(row.limits) if row.limits else UNKNOWN, limit=160),
         sortable=False,
         pdf_rows=30,
     )
@@ -118,10 +121,10 @@ def memory(comparison: Comparison) -> Section:
     copies = table(
         "memory-table",
         f"Copies and memsets {unit}",
-        operations,
+        words.worst_first(operations),
         Col("Kind", lambda row: Cell(name(row)), kind="name"),
+        *words.amount_columns(operations, lambda _: "memory"),
         words.VERDICT,
-        *words.AMOUNT,
         Col("Count, base", lambda row: row.base_count, words.number),
         Col("Count, new", lambda row: row.new_count, words.number),
         Col("Bytes, base", lambda row: row.base_bytes, words.known(size), html_only=True),
@@ -163,9 +166,9 @@ def launches(comparison: Comparison) -> Section:
     gaps = table(
         "launches-idle",
         f"Gaps before the work of the streams {unit}, by cause",
-        comparison.idle,
+        words.worst_first(comparison.idle),
         Col("Cause", lambda row: Cell(row.name), kind="name"),
-        *words.AMOUNT,
+        *words.amount_columns(comparison.idle, lambda _: "idle"),
         words.VERDICT,
         sortable=False,
         note="Streams of a device count each. Host wait: the launch ended after the work before it on the stream did.",
@@ -203,7 +206,7 @@ def utilization(comparison: Comparison) -> Section:
 def verdicts(comparison: Comparison) -> Section:
     """Make "Rules": the verdicts of both runs."""
     if not comparison.rules:
-        return Section("verdicts", "Rules", say("No rule ran for either run."))
+        return Section("verdicts", "All rules", say("No rule ran for either run."))
     broken, fixed = (", ".join(row.rule for row in comparison.rules if row.outcome == outcome) for outcome in ("broken", "mended"))
     sentences = [f"New issues: {broken}."] if broken else []
     sentences += [f"Fixed: {fixed}."] if fixed else []
@@ -211,15 +214,22 @@ def verdicts(comparison: Comparison) -> Section:
         "verdicts-table",
         "Verdicts of both runs",
         sorted(comparison.rules, key=lambda rule: _ORDER.index(rule.outcome)),
+        *rule_columns(),
+        pdf_rows=30,
+    )
+    return Section("verdicts", "All rules", say("{}", " ".join(sentences) or "No rule went from passed to issue, or back."), [rows])
+
+
+def rule_columns(*, base_finding: bool = True) -> tuple[Col[VerdictChange], ...]:
+    """Make the columns of rules in both runs."""
+    return (
         Col("Rule", lambda rule: Cell(rule.rule, camel=True), kind="name"),
         Col("Base", lambda rule: _verdict(rule.base)),
         Col("New", lambda rule: _verdict(rule.new)),
         Col("Outcome", _outcome),
-        Col("Of the new run", lambda rule: plain(rule.new_finding), limit=200),
-        Col("Of the base run", lambda rule: plain(rule.base_finding), limit=200, html_only=True),
-        pdf_rows=30,
+        Col("Finding of the new run", lambda rule: plain(rule.new_finding), limit=200),
+        Col("Finding of the base run", lambda rule: plain(rule.base_finding), limit=200, html_only=True, when=base_finding),
     )
-    return Section("verdicts", "Rules", say("{}", " ".join(sentences) or "No rule went from passed to issue, or back."), [rows])
 
 
 def _verdict(verdict: str | None) -> Cell:
@@ -241,4 +251,4 @@ def reading(comparison: Comparison) -> Section:
     definitions = list(_DEFINITIONS)
     if comparison.basis.unit == "second" and comparison.whole is not None:
         definitions.append(("Per second", f"Times are divided by seconds of the GPUs' span, because: {comparison.basis.why}."))
-    return Section("reading", "How to read this", lead, facts={"definitions": definitions})
+    return Section("reading", "How to read this", lead, [Texts("definitions", definitions)])

@@ -1,10 +1,9 @@
-"""Section "Where the time went" of a comparison: the parts of the device time and of the step on the host."""
+"""Section "Parts of the time" of a comparison: the parts of the device time and of the step on the host."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
 
 from ...analysis.compare.parts import host_name
 from ...analysis.report.comparison import Amount, Comparison, DevicePair
@@ -15,21 +14,14 @@ from ..figures.before_after import Pair, before_after
 from ..text.formats import capitalized, duration, plural
 from . import words
 
-_MEANINGS: Final = {
-    "computation": "computation", "exposed communication": "communication", "exposed memory operations": "memory", "idle": "idle",
-    "kernel": "computation", "memcpy": "memory", "memset": "memory", "communication": "communication", "runtime": "host",
-    "data_loader": "loading", "cpu_op": "operator",
-}  # fmt: skip
-_COLUMNS: Final[tuple[Col[Amount], ...]] = (Col("Part", lambda part: host_name(part.name), kind="name"), *words.AMOUNT, words.VERDICT)
-
 
 def time(comparison: Comparison) -> Section:
     on_the_host = (host_figure("time-step", comparison), _host_table(comparison))
     if comparison.whole is None and not comparison.host_parts:
-        return Section("time", "Where the time went", say("No GPU activity in both runs: their time cannot be divided."))
+        return Section("time", "Parts of the time", say("No GPU activity in both runs: their time cannot be divided."))
     if comparison.whole is None:
         lead = say("The average step on the host. {}.", _changes(comparison.host_parts))
-        return Section("time", "Where the time went", lead, on_the_host)
+        return Section("time", "Parts of the time", lead, on_the_host)
     span = f"{duration(comparison.whole.base_ns)} before, {duration(comparison.whole.new_ns)} now"
     basis, unit = comparison.basis, words.per(comparison.basis)
     over = f"{duration(basis.base * 1e9)} of GPU time in base, {duration(basis.new * 1e9)} in new"
@@ -48,19 +40,28 @@ def time(comparison: Comparison) -> Section:
         table(
             "time-table",
             f"Parts of the time {unit}",
-            (*comparison.parts, *([comparison.whole] if basis.unit != "second" else []), *comparison.within),
-            *_COLUMNS,
+            (*words.worst_first(comparison.parts), *([comparison.whole] if basis.unit != "second" else []), *comparison.within),
+            *_columns(comparison.parts),
             sortable=False,
-            note=f"The first four add up to the span. Communication and memory operations are told with what ran beside them. Over {over}.",
+            note="The first four rows add up to the span. Communication and memory operations include the time that computation hides."
+            f" Over {over}.",
         ),
         *on_the_host,
         _devices(comparison.devices, unit),
     )
-    return Section("time", "Where the time went", lead, blocks)
+    return Section("time", "Parts of the time", lead, blocks)
+
+
+def _columns(parts: Sequence[Amount]) -> tuple[Col[Amount], ...]:
+    return (
+        Col("Part", lambda part: host_name(part.name), kind="name"),
+        *words.amount_columns(parts, lambda part: words.meaning(part.name)),
+        words.VERDICT,
+    )
 
 
 def _changes(parts: Sequence[Amount]) -> str:
-    ordered = sorted(parts, key=lambda part: -abs(part.effect_ns))
+    ordered = words.worst_first(parts)
 
     def listed(states: Callable[[str], bool]) -> str:
         return ", ".join(f"{host_name(part.name)} {words.signed(part.effect_ns)}" for part in ordered if states(part.state))
@@ -74,11 +75,11 @@ def _changes(parts: Sequence[Amount]) -> str:
 def _host_table(comparison: Comparison) -> Table | None:
     return table(
         "time-host",
-        "What the average step was spent on",
-        comparison.host_parts,
-        *_COLUMNS,
+        "Parts of the average step",
+        words.worst_first(comparison.host_parts),
+        *_columns(comparison.host_parts),
         sortable=False,
-        note="Each class gets what the ones before it left of a step's wall time.",
+        note="Each class counts only the time that the classes before it leave.",
     )
 
 
@@ -86,23 +87,24 @@ def parts_figure(id: str, comparison: Comparison) -> Figure | None:
     """Draw the parts of the devices' time in both runs."""
     unit = words.per(comparison.basis)
     caption = say("Time {} of a GPU. Above, lighter: base; below: new, with the change. The parts add up to the span of the GPUs.", unit)
-    return _figure(id, comparison.parts, f"Time {unit}", caption)
+    return _figure(id, comparison.parts, f"Time {unit}", caption, changes=not comparison.different_programs)
 
 
 def host_figure(id: str, comparison: Comparison) -> Figure | None:
     """Draw the parts of the average step on the host in both runs."""
     parts = [part for part in comparison.host_parts if max(part.base_ns, part.new_ns) > 0][:12]
-    caption = say("Wall time of the average step, each class getting what the ones before it left. Above, lighter: base; below: new.")
-    return _figure(id, parts, "Average step", caption)
+    caption = say("Wall time of the average step. Above, lighter: base; below: new.")
+    return _figure(id, parts, "Average step", caption, changes=not comparison.different_programs)
 
 
-def _figure(id: str, parts: Sequence[Amount], what: str, caption: object) -> Figure | None:
+def _figure(id: str, parts: Sequence[Amount], what: str, caption: object, *, changes: bool) -> Figure | None:
+    """Draw the parts. ``changes``: with those that are known to be real in percent."""
     if not parts:
         return None
     unit = time_unit(max(max(part.base_ns, part.new_ns) for part in parts))
     pairs = [
-        Pair(host_name(part.name), _MEANINGS.get(part.name, "other"), part.base_ns / unit.nanoseconds, part.new_ns / unit.nanoseconds,
-             words.ratio(part.base_ns, part.new_ns) if part.state not in ("same", "undecided") and part.base_ns else "")
+        Pair(host_name(part.name), words.meaning(part.name), part.base_ns / unit.nanoseconds, part.new_ns / unit.nanoseconds,
+             words.ratio(part.base_ns, part.new_ns) if changes and part.state not in ("same", "undecided") and part.base_ns else "")
         for part in parts
     ]  # fmt: skip
     alt = f"{what}: " + ", ".join(
@@ -118,12 +120,15 @@ def _devices(devices: Sequence[DevicePair], unit: str) -> Table | None:
     def effect_ns(part: int, device: DevicePair) -> float:
         return device.parts[part].effect_ns
 
+    def span_ns(device: DevicePair) -> float:
+        return sum(part.effect_ns for part in device.parts)
+
     return table(
         "time-devices",
         f"Effect on each device {unit}",
-        devices,
+        sorted(devices, key=lambda device: -abs(span_ns(device))),
         Col("Device", lambda device: Cell(device.name), kind="name"),
         *(Col(capitalized(part.name), partial(effect_ns, i), words.effect) for i, part in enumerate(devices[0].parts)),
-        Col("Span", lambda device: sum(part.effect_ns for part in device.parts), words.effect),
+        Col("Span", span_ns, words.effect),
         Col("Model", lambda device: device.new_device, html_only=True),
     )

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any, Final, TypeVar
 
 from ...analysis.report.comparison import Basis
 from ...analysis.toolkit import wording
 from ..blocks.tables import Cell, Col
-from ..text.formats import UNKNOWN, duration, glued, percent
+from ..figures.donut import Sector
+from ..text.formats import UNKNOWN, duration, glued, percent, signed_percent
+
+T = TypeVar("T", bound=Any)
 
 _STATES: Final = {
     "grown": ("▲ grew", "v-changed"),
@@ -18,11 +22,15 @@ _STATES: Final = {
     "vanished": ("✕ vanished", "v-changed"),
     "undecided": ("? undecided", "v-none"),
     "same": ("= same", "v-none"),
-    "slower": ("▲ slower", "v-issue"),
-    "faster": ("▼ faster", "v-fine"),
     "mended": ("✓ fixed", "v-fine"),
     "broken": ("✕ new issue", "v-issue"),
 }
+_MEANINGS: Final = {
+    "computation": "computation", "exposed communication": "communication", "communication": "communication",
+    "exposed memory operations": "memory", "memory operations": "memory", "idle": "idle", "kernel": "computation", "memcpy": "memory",
+    "memset": "memory", "runtime": "host", "data_loader": "loading", "cpu_op": "operator",
+}  # fmt: skip
+_LONGEST_BAR: Final = 92.0  # percent of its room, so that it ends before the number
 _NEGATIVE: Final = re.compile(r"(?<![\w.-])-(?=\d)")
 _ORDER: Final = ("added", "grown", "shrunk", "vanished", "undecided", "same")
 
@@ -48,12 +56,33 @@ def amount_state(row: Any) -> Cell:
 
 def change(value: float | None) -> Cell:
     """Write a change in percent."""
-    return Cell(UNKNOWN, sort="") if value is None else Cell(_minus(wording.signed_percent(value)), sort=value)
+    return Cell(signed_percent(value), sort="" if value is None else value)
+
+
+def meaning(part: str) -> str:
+    """Return the key of the palette for a part of the time."""
+    return _MEANINGS.get(part, "other")
 
 
 def effect(nanoseconds: float) -> Cell:
     nanoseconds = round(nanoseconds, 3) + 0.0  # a sum of parts that cancel leaves what floats round
     return Cell(signed(nanoseconds), sort=nanoseconds)
+
+
+def effect_bar(effects: Iterable[float | None]) -> Callable[[float, str], Cell]:
+    """Make a format of effects with bars, whose lengths are those of ``effects``.
+
+    The second argument of the format is the meaning of the bar.
+    """
+    largest = max((abs(value) for value in effects if value is not None), default=0.0)
+
+    def write(nanoseconds: float, meaning: str) -> Cell:
+        cell = effect(nanoseconds)
+        return (
+            replace(cell, bar=Sector("", _LONGEST_BAR * min(1.0, abs(nanoseconds) / largest), meaning)) if largest and cell.sort else cell
+        )
+
+    return write
 
 
 def signed(nanoseconds: float) -> str:
@@ -103,11 +132,20 @@ def _minus(text: str) -> str:
     return glued(text.replace("-", "−"))
 
 
-# Columns of a time in both runs.
-AMOUNT: Final[tuple[Col[Any], ...]] = (
-    Col("Base", lambda row: row.base_ns, time),
-    Col("New", lambda row: row.new_ns, time),
-    Col("Effect", lambda row: row.effect_ns, effect),
-    Col("Change", lambda row: row.change_percent, change),
-)
+def worst_first(rows: Iterable[T]) -> list[T]:
+    """Order amounts by their effect, the largest first."""
+    return sorted(rows, key=lambda row: -abs(row.effect_ns))
+
+
+def amount_columns(rows: Iterable[Any], meaning: Callable[[Any], str]) -> tuple[Col[Any], ...]:
+    """Make the columns of a time in both runs. ``meaning``: of the bar of a row."""
+    bar = effect_bar(row.effect_ns for row in rows)
+    return (
+        Col("Base", lambda row: row.base_ns, time),
+        Col("New", lambda row: row.new_ns, time),
+        Col("Effect", lambda row: bar(row.effect_ns, meaning(row)), kind="number"),
+        Col("Change", lambda row: row.change_percent, change),
+    )
+
+
 VERDICT: Final[Col[Any]] = Col("Verdict", lambda row: amount_state(row))

@@ -12,8 +12,7 @@ from .axes import nice_ticks
 from .palette import INK, MEANINGS, MUTED
 from .stacked_bars import tick_line
 
-WIDTH = 720.0
-_BAR, _GAP, _TOP, _RIGHT = 11.0, 10.0, 26.0, 150.0  # on the right: room for the numbers behind the longest bars
+_BAR, _GAP, _TOP, _RIGHT = 11.0, 10.0, 26.0, 92.0  # on the right: room for the numbers behind the longest bars
 _PALE = 0.35
 
 
@@ -28,12 +27,12 @@ class Pair:
     change: str
 
 
-def before_after(pairs: Sequence[Pair], unit: str, names: tuple[str, str]) -> str:
+def before_after(pairs: Sequence[Pair], unit: str, names: tuple[str, str], *, width: float = svg.NARROW) -> str:
     """Return SVG text; values are in ``unit``. ``names``: of the two runs."""
-    labels, widest = svg.column((pair.name for pair in pairs), 32, 196)
+    labels, widest = svg.column((pair.name for pair in pairs), 32, 160)
     left = 14 + widest
     end = max([value for pair in pairs for value in (pair.before, pair.after)]) or 1.0
-    scale = (WIDTH - left - _RIGHT) / end
+    scale = (width - left - _RIGHT) / end
     row = 2 * _BAR + _GAP
     bottom = _TOP + row * len(pairs)
     light, full = (clip(name, 40) for name in names)
@@ -44,8 +43,8 @@ def before_after(pairs: Sequence[Pair], unit: str, names: tuple[str, str]) -> st
         svg.rect(second, 3, 10, 10, MEANINGS["other"]),
         svg.text(second + 15, 12, full),
     ]
-    for tick in nice_ticks(0, end, 5):
-        body += tick_line(left + tick * scale, tick, unit, _TOP - 4, bottom - _GAP + 2, WIDTH)
+    for tick in nice_ticks(0, end, 3):
+        body += tick_line(left + tick * scale, tick, unit, _TOP - 4, bottom - _GAP + 2, width)
     for number, (label, pair) in enumerate(zip(labels, pairs, strict=True)):
         y = _TOP + row * number
         color = MEANINGS[pair.meaning]
@@ -57,7 +56,7 @@ def before_after(pairs: Sequence[Pair], unit: str, names: tuple[str, str]) -> st
         body.append(svg.rect(left, y + _BAR, wide[1], _BAR - 1, color, title=f"{label}, {full}: {formats.united(short[1], unit)}"))
         more = (pair.change, INK) if pair.change else None
         body.append(svg.text(left + wide[1] + 5, y + 2 * _BAR - 2, short[1], fill=MUTED, size=10, more=more))
-    return svg.document(WIDTH, bottom + 12, body)
+    return svg.document(width, bottom + 12, body)
 
 
 def _before(x: float, y: float, wide: float, high: float, color: str, title: str | None = None) -> str:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from ..blocks import Section
 
-# Chapter id, title, and ids of its sections. A chapter with the id of its only section has no headings of sections.
-_CHAPTERS: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
+Plan = Sequence[tuple[str, str, tuple[str, ...]]]
+"""Chapter id, title, and ids of its sections. A chapter with the id of its only section has no headings of sections."""
+_CHAPTERS: Final[Plan] = (
     ("findings", "Findings", ("findings",)),
     ("time", "Where the time goes", ("time-breakdown", "categories", "precision", "activity", "job-statistics")),
     ("pace", "Steps", ("steps", "step-breakdown", "slow-steps", "iterations")),
@@ -55,13 +56,18 @@ class Chapter:
         return len(self.sections) == 1 and self.sections[0].id == self.id
 
 
-def chapters(sections: Iterable[Section], *, timeline_first: bool = False) -> tuple[Chapter, ...]:
-    """Put the sections into their chapters; chapters without sections are left out."""
+def chapters(
+    sections: Iterable[Section], *, timeline_first: bool = False, plan: Plan = _CHAPTERS, opened: Container[str] = _OPEN
+) -> tuple[Chapter, ...]:
+    """Put the sections into their chapters; chapters without sections are left out.
+
+    ``opened``: ids of the chapters whose sections HTML shows unfolded.
+    """
     by_id: Mapping[str, Section] = {section.id: section for section in sections}
     kept: Sequence[tuple[str, str, list[Section]]] = [
-        (id, title, [by_id[name] for name in names if name in by_id]) for id, title, names in _CHAPTERS
+        (id, title, [by_id[name] for name in names if name in by_id]) for id, title, names in plan
     ]
     filled = [chapter for chapter in kept if chapter[2]]
     if timeline_first:
         filled.sort(key=lambda chapter: chapter[0] != "timeline")
-    return tuple(Chapter(id, title, number, tuple(held), id in _OPEN) for number, (id, title, held) in enumerate(filled, 1))
+    return tuple(Chapter(id, title, number, tuple(held), id in opened) for number, (id, title, held) in enumerate(filled, 1))

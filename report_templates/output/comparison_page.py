@@ -16,6 +16,8 @@ from ..comparing.summary import summary
 from ..comparing.tables import alike, launches, memory, precision, reading, utilization, verdicts
 from ..comparing.time import time
 from ..text.glyphs import Printed
+from ..text.look import Look
+from .chapters import Plan, chapters
 from .output_folder import OutputFolder
 from .pages import filled
 from .pdf import Printer, checked_paper
@@ -23,13 +25,20 @@ from .pdf import Printer, checked_paper
 SECTIONS: Final[tuple[Callable[[Comparison], Section], ...]] = (
     alike, steps, time, kernels, operators, precision, memory, launches, utilization, verdicts, reading,
 )  # fmt: skip
+_CHAPTERS: Final[Plan] = (
+    ("causes", "Where the time changed", ("time", "kernels", "operators")),
+    ("others", "Further comparisons", ("steps", "precision", "memory", "launches", "utilization", "verdicts")),
+    ("run-facts", "Appendix", ("alike", "reading")),
+)
+_OPEN: Final = frozenset({"causes"})
+TITLE: Final = "Comparison"
 PLACES: Final[dict[str, str]] = {"html": "comparison.html", "pdf": "comparison.pdf", "json": "comparison.json"}
 FORMATS: Final = tuple(PLACES)
 
 
-def pages(comparison: Comparison, target: str, *, paper: str = "A4") -> str:
+def pages(comparison: Comparison, target: str, *, paper: str = "A4", look: Look | None = None) -> str:
     """Fill the page of a comparison for "html" or "pdf"."""
-    return _filled(comparison, *_sections(comparison), target, paper)
+    return _filled(comparison, *_sections(comparison), target, paper, look or Look())
 
 
 def _sections(comparison: Comparison) -> tuple[Section, tuple[Section, ...]]:
@@ -37,7 +46,7 @@ def _sections(comparison: Comparison) -> tuple[Section, tuple[Section, ...]]:
     return summary(comparison), sections
 
 
-def title(comparison: Comparison) -> str:
+def run_names(comparison: Comparison) -> str:
     """Return the names of both runs, or their paths if the names are equal."""
     names = [comparison.base.name, comparison.new.name]
     if names[0] != names[1]:
@@ -48,13 +57,14 @@ def title(comparison: Comparison) -> str:
 
 
 def _filled(
-    comparison: Comparison, first: Section, sections: Sequence[Section], target: str, paper: str, printed: Printed | None = None
-) -> str:
-    called = title(comparison)
-    anchors = {section.id for section in sections} | {"summary"}
+    comparison: Comparison, first: Section, sections: Sequence[Section], target: str, paper: str, look: Look,
+    printed: Printed | None = None,
+) -> str:  # fmt: skip
+    ordered = chapters(sections, plan=_CHAPTERS, opened=_OPEN)
+    anchors = {"summary", *(section.id for section in sections), *(chapter.id for chapter in ordered)}
     return filled(
-        "comparison.html.j2", comparison, first, sections, target, paper=paper, data_name=PLACES["json"], printed=printed,
-        anchors=anchors, title=called,
+        "comparison.html.j2", comparison, first, ordered, target, paper=paper, data_name=PLACES["json"], printed=printed,
+        anchors=anchors, look=look, title=look.title or TITLE, names=run_names(comparison),
     )  # fmt: skip
 
 
@@ -66,16 +76,17 @@ def render_comparison(
     paper: str = "A4",
     pdf_timeout_s: float = 120,
     printer: Printer | None = None,
+    look: Look | None = None,
     notes: list[str] | None = None,
 ) -> dict[str, Path]:
     """Write the files of a comparison to ``out_dir``; return format -> file.
 
-    Equal comparisons give equal bytes. Files are replaced and RenderError is raised as in :func:`.render.render`. ``notes`` receives what
-    the reader of the PDF should know.
+    Equal comparisons give equal bytes. Files are replaced and RenderError is raised as in :func:`.render.render`. ``look``: theme, title,
+    and logo. ``notes`` receives what the reader of the PDF should know.
     """
     if unknown := [word for word in formats if word not in PLACES]:
         raise UsageError(f"{', '.join(unknown)} is not a format of a comparison; choose from {','.join(PLACES)}")
-    sheet = checked_paper(paper)
+    sheet, look = checked_paper(paper), look or Look()
     targets = {kind: Path(out_dir) / place for kind, place in PLACES.items() if kind in formats}
     with OutputFolder(Path(out_dir), targets, printer) as output:
         # A lone surrogate in a name cannot be UTF-8; its escape is the same text in JSON.
@@ -84,13 +95,13 @@ def render_comparison(
             first, sections = _sections(comparison)
             if output.printer is not None:
                 printed = Printed()
-                text = _filled(comparison, first, sections, "pdf", sheet, printed)
+                text = _filled(comparison, first, sections, "pdf", sheet, look, printed)
                 output.start_pdf(text, comparison.generator.generated_at_ns, PLACES["json"])
                 if notes is not None and printed.note:
                     notes.append(printed.note)
             output.attach(data)
             if "html" in targets:
-                output.stage("html", _filled(comparison, first, sections, "html", sheet).encode("utf-8", "replace"))
+                output.stage("html", _filled(comparison, first, sections, "html", sheet, look).encode("utf-8", "replace"))
         if "json" in targets:
             output.stage("json", data)
         with output.replace(pdf_timeout_s) as written:

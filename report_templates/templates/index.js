@@ -3,10 +3,12 @@
 (() => {
   const root = document.documentElement;
   const rowsShown = 100;
+  // A page with a theme of its own starts with it, until its reader chooses another one for this page.
+  const themeOf = root.dataset.theme ? `postrun-theme ${location.pathname}` : "postrun-theme";
   const remembered = (value) => {
     try {
-      if (value === undefined) return localStorage.getItem("postrun-theme");
-      localStorage.setItem("postrun-theme", value);
+      if (value === undefined) return localStorage.getItem(themeOf);
+      localStorage.setItem(themeOf, value);
     } catch { /* storage may be forbidden for local files */ }
     return null;
   };
@@ -143,7 +145,7 @@
   }
 
   document.addEventListener("DOMContentLoaded", () => {
-    const table = document.querySelector(".runs table");
+    const table = document.querySelector("#runs-table table");
     if (table) prepare(table);
     const theme = element("button", "Light or dark", { type: "button" });
     theme.addEventListener("click", () => {

@@ -40,6 +40,7 @@ significant = _known(wording.significant)
 duration = _known(wording.duration)  # of nanoseconds
 size = _known(wording.size)  # of bytes
 percent = _known(wording.percent)
+signed_percent = _known(wording.signed_percent)  # of a change
 threshold_text = _known(wording.threshold_text)
 _PREFIXES: Final = ("", "k", "M", "G", "T", "P", "E")
 

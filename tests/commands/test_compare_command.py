@@ -74,6 +74,60 @@ def test_fail_on(runs: Path, tmp_path: Path, words: str, code: int) -> None:
     assert (f"--fail-on: {words}" in done.stderr) == bool(code)
 
 
+@pytest.fixture(scope="module")
+def other_program(runs: Path) -> Path:
+    """Make other-report/: base/ with other names of its work, twice as fast."""
+    report = json.loads((runs / "base-report" / "report.json").read_text("utf-8"))
+    for row in report["kernels"]:
+        row["name"] = row["short_name"] = f"other_{row['short_name']}"
+    for row in report["operators"]["rows"]:
+        row["name"] = f"other::{row['name']}"
+    for row in report["operator_calls"]["rows"]:
+        row["module"] = row["module"] and f"Other_0/{row['module']}"
+    for step in report["steps"]["steps"]:
+        step["start_ns"], step["duration_ns"] = step["start_ns"] // 2, step["duration_ns"] // 2
+    folder = runs / "other-report"
+    folder.mkdir()
+    (folder / "report.json").write_text(json.dumps(report), encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [("slower", 0), ("faster", 0), ("verdicts", 0), ("memory", 0), ("kernels", 3), ("changed", 3), ("unlike", 3), ("undecided", 3)],
+)
+def test_fail_on_of_different_programs(runs: Path, other_program: Path, tmp_path: Path, words: str, code: int) -> None:
+    done = compared(runs, tmp_path, "-q", "--fail-on", words, new=other_program.name)
+    assert (done.exit_code, done.stdout) == (code, "")
+    assert ("so slower, faster and verdicts cannot match" in done.stderr) == (words in ("slower", "faster", "verdicts"))
+
+
+def test_different_programs_are_reported_first(runs: Path, other_program: Path, tmp_path: Path) -> None:
+    done = compared(runs, tmp_path, new=other_program.name)
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("not alike: program: 0% of the time in kernels of common names, 0% of the time in operators of common names")
+    assert "verdict: cannot say" in lines
+    assert "These runs execute different programs; compare totals with care." in lines
+
+
+def test_theme_title_and_logo(runs: Path, tmp_path: Path) -> None:
+    (tmp_path / "logo.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 4 2"><rect width="4" height="2"/></svg>')
+    (tmp_path / "own.toml").write_text('title = "Company report"\ntheme = "dark"\nlogo = "logo.svg"\n', encoding="utf-8")
+    out = tmp_path / "out"
+    done = compared(runs, out, "--format", "html", "--config", tmp_path / "own.toml", "--theme", "light")
+    assert done.exit_code == 0, done.output
+    text = (out / "comparison.html").read_text("utf-8")
+    assert '<html lang="en" data-theme="light">' in text
+    assert "<bdi>Company report</bdi>" in text
+    assert 'alt="Company report"' in text
+    plain = compared(runs, out, "--format", "html")
+    assert plain.exit_code == 0, plain.output
+    text = (out / "comparison.html").read_text("utf-8")
+    assert '<html lang="en">' in text
+    assert "<bdi>Comparison</bdi>" in text
+    assert '<img class="logo"' not in text
+
+
 def test_a_threshold_above_the_change(runs: Path, tmp_path: Path) -> None:
     assert compared(runs, tmp_path, "--threshold", "60", "--fail-on", "changed").exit_code == 0
     (tmp_path / "own.toml").write_text('[compare]\nthreshold = 60\nfail-on = "slower"\n', encoding="utf-8")

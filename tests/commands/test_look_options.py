@@ -71,7 +71,7 @@ def test_file_environment_and_command_line_in_their_order(run_folder: Path, tmp_
     assert "Mine" in text
 
 
-@pytest.mark.parametrize("command", ["report", "demo", "nightly"])
+@pytest.mark.parametrize("command", ["report", "demo", "nightly", "compare"])
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -88,9 +88,16 @@ def test_file_environment_and_command_line_in_their_order(run_folder: Path, tmp_
 def test_mistakes_are_told_before_anything_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, arguments: tuple[str, ...], message: str
 ) -> None:
+    if command == "compare" and arguments[0] == "--sections":
+        pytest.skip("a comparison has all sections")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bad.svg").write_text(LOGO.format("red").replace("<rect", "<script/><rect"))
-    sources = {"report": ("absent.json",), "demo": ("-o", "out"), "nightly": ("absent", "--out", "out")}[command]
+    sources = {
+        "report": ("absent.json",),
+        "demo": ("-o", "out"),
+        "nightly": ("absent", "--out", "out"),
+        "compare": ("absent", "absent", "-o", "out"),
+    }[command]
     done = call(command, *sources, *arguments)
     assert done.exit_code == 2
     assert arguments[0] in done.output
@@ -116,5 +123,9 @@ def test_a_night_makes_its_reports_so(run_folder: Path, tmp_path: Path, monkeypa
     assert sections_of(text) == ["summary", "steps", "rules", "appendix"]
     assert 'data-theme="dark"' in text
     assert 'alt="Night report"' in text
+    index = (tmp_path / "out" / "index.html").read_text("utf-8")
+    assert 'data-theme="dark"' in index
+    assert '<img class="logo" src="data:image/svg+xml;base64,' in index
+    assert "postrun · <bdi>Night report</bdi>" in index
     others = [ReportOptions(), ReportOptions(sections=("steps",)), ReportOptions(theme="dark"), ReportOptions(logo=("data:", "Logo"))]
     assert len(set(map(options_digest, others))) == len(others), "another look makes a report new"

@@ -367,7 +367,7 @@ def test_runs_that_are_compared_with_none_are_named(out: Counting) -> None:
     mark(out, *(row(f"2026-11-0{day}", name=f"2026-11-0{day}", started_ns=START + day * DAY) for day in range(3, 6)))
     data = (night(out), json.loads(out.read("index.json")))[1]
     assert (data["alone_total"], len(data["alone"])) == (5, 5)
-    assert "5 runs are each alone" in data["note"]
+    assert "5 runs have no comparable run" in data["note"]
     page = out.read("index.html").decode()
     for message in (data["note"], page):
         assert "2026-11-05, 2026-11-04, 2026-11-03 and 2 more" in message

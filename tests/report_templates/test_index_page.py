@@ -21,7 +21,10 @@ from postrun.nightly.history import Settings
 from postrun.nightly.index_model import Index
 from postrun.nightly.model import Row
 from postrun.nightly.page import index_page
+from postrun.nightly.page_head import headline
 from postrun.report_templates.figures.trend import Dot, trend
+from postrun.report_templates.text.logo import Logo
+from postrun.report_templates.text.look import Look
 
 DAY = 86_400 * 10**9
 START = 1_795_243_200 * 10**9
@@ -151,7 +154,7 @@ def test_findings_come_first_and_say_what_they_are() -> None:
     index = made_of(small())
     text = " ".join(re.sub(r"<[^>]*>", " ", index_page(index).partition("<body")[2]).split())
     wanted = [
-        "1 regression, 1 new issue, 1 run without a report, in 8 runs.",
+        "Of 8 runs (2 new), 1 regressed, 1 failed and 1 has new issues. The worst is gpt/5: 20.0% slower per step (200 ms → 240 ms).",
         "▲ slower gpt/5", "240 ms from step to step, 20.0% more than the median of the 5 comparable runs before (200 ms)",
         "✕ failed bad", "trace.json: cut off", "✕ new issue gpt/5", "IOBottleneck: passed in the 3 comparable runs before",
         "Step time 240 ms 200 ms +20.0%", "GPU busy 55.0% 58.0% −3.0 pp", "✕ now an issue: IOBottleneck",
@@ -162,14 +165,62 @@ def test_findings_come_first_and_say_what_they_are() -> None:
     assert places == sorted(places)
 
 
+def sentence(rows: list[Row]) -> str:
+    """The headline of the page of these runs."""
+    return headline(made_of(rows)).replace("\u00a0", " ")
+
+
+def test_the_headline_names_the_worst_run() -> None:
+    assert sentence([]) == "There are no runs yet."
+    healthy = [row for row in small() if row.state == "reported" and row.id != "gpt/5"]
+    assert sentence(healthy) == "No regressions, failures or new issues in 5 runs (2 new)."
+    failed = run("bad", state="failed", reason="/data/bad: trace.json is cut off. Make it again.")
+    assert sentence([*healthy, failed]) == "Of 6 runs (2 new), 1 failed. The newest failure is bad: trace.json is cut off."
+    verdicts = [dict.fromkeys(("IOBottleneck", "SyncBound"), verdict) for verdict in ("NoIssuesFound", "IssuesFound")]
+    issues = [run(f"bert/{day}", started_ns=START + day * DAY, verdicts=verdicts[day == 3]) for day in range(4)]
+    assert sentence(issues) == "Of 4 runs (2 new), 1 has new issues. The first is bert/3: IOBottleneck, SyncBound."
+    slower = [
+        dataclasses.replace(row, id=f"llm/{row.id}", name=f"llm-{row.name}", step_median_ns=2 * row.step_median_ns) for row in small()[:6]
+    ]
+    slower[-1] = dataclasses.replace(slower[-1], step_median_ns=600 * 10**6)
+    assert sentence([*small(), *slower]).endswith("The worst is llm/gpt/5: 50.0% slower per step (400 ms → 600 ms).")
+    assert sentence([*small(), *slower]).startswith("Of 14 runs (4 new), 2 regressed, 1 failed and 2 have new issues.")
+
+
+def test_runs_without_a_family_are_in_one_table_those_with_issues_first() -> None:
+    rows = [
+        run(f"hub/{name}", name=name, started_ns=START, verdicts=dict.fromkeys(rules, "IssuesFound") | {"BatchSize": "NoIssuesFound"})
+        for name, rules in (("bert", ()), ("qwen", ("IOBottleneck", "SyncBound", "CPUBottleneck", "StepOutlier", "OverallSystemUsage")))
+    ]
+    page = index_page(made_of([*small(), *rows]))
+    table = page[page.index('id="alone"') : page.index('id="runs"')]
+    assert re.findall(r'<td class="issues"><bdi>(.*?)</bdi>', table) == ["IOBottleneck, SyncBound, CPUBottleneck and 1 more", "none"]
+    assert re.findall(r"<bdi>(hub/.*?)</bdi>", table) == ["hub/qwen", "hub/bert"]
+    assert "gpt/5" not in table
+    # Rules that only inform have no column.
+    assert "OverallSystemUsage" not in re.findall(r'data-rule="([^"]*)"', page)
+    assert 'id="alone"' not in index_page(made_of(small()[:6]))
+
+
+def test_theme_title_and_logo_are_those_of_the_reports() -> None:
+    look = Look(theme="dark", title="Company nights", logo=Logo("data:image/png;base64,AAAA", "Example Inc."))
+    page = index_page(made_of(small()), look)
+    assert '<html lang="en" data-theme="dark">' in page
+    assert '<meta name="color-scheme" content="dark">' in page
+    assert '<img class="logo" src="data:image/png;base64,AAAA" alt="Example Inc.">postrun · <bdi>Company nights</bdi>' in page
+    assert "<title>s3://reports/all: Company nights</title>" in page
+    assert '<html lang="en">' in index_page(made_of(small()))
+
+
 def test_the_table_has_every_run_its_figures_and_its_verdicts() -> None:
     page = index_page(made_of(small()))
     table = page[page.index('id="runs-table"') :]
     head = re.findall(r'data-rule="([^"]*)"', table)
     assert head == ["IOBottleneck", "SyncBound"]  # no columns of rules that were not evaluated
     rows = re.findall(r'<tr data-state="(\w+)"( data-regressed)?>(.*?)</tr>', table)
-    assert [(state, bool(worse)) for state, worse, _ in rows[:3]] == [("running", False), ("failed", False), ("reported", True)]
-    cells = re.findall(r"<td[^>]*>(.*?)</td>", rows[2][2])
+    # The worst first: the regression, the failure, then the newest.
+    assert [(state, bool(worse)) for state, worse, _ in rows[:3]] == [("reported", True), ("failed", False), ("running", False)]
+    cells = re.findall(r"<td[^>]*>(.*?)</td>", rows[0][2])
     assert [re.sub(r"<[^>]*>", "", cell) for cell in cells[-2:]] == ["✕ issue", "! error"]
     steps = [int(one) for one in re.findall(r'data-sort="(\d{9})"', table)]
     assert steps == [step * 10**6 for step in reversed(STEPS)]
@@ -177,8 +228,10 @@ def test_the_table_has_every_run_its_figures_and_its_verdicts() -> None:
 
 def test_what_was_derived_from_a_trace_is_not_taken_for_samples() -> None:
     page = index_page(made_of(small())).replace("\u00a0", " ")
-    assert (page.count(">~99.0%</td>"), page.count(">99.0%</td>")) == (5, 1)
+    assert "99.0%" not in page  # the share of stretches with any kernel is near 100% for every GPU
     assert ">55.0%</td>" in page
+    sampled = [dataclasses.replace(row, gpu_utilization_percent=43.5) for row in small()]
+    assert ">43.5%</td>" in index_page(made_of(sampled))
 
 
 def test_a_long_reason_is_short_in_its_row_and_whole_in_the_findings() -> None:
@@ -197,7 +250,7 @@ def test_a_page_of_many_runs_says_what_it_leaves_out() -> None:
     rows = [run(f"job{i % 90}/{i:05}", name=f"job{i % 90}x", started_ns=START + i * DAY // 90) for i in range(500)]
     page = index_page(made_of(rows), most_runs=100, most_families=10)
     text = Reading(page).text
-    assert "The 100 newest; all 500 are in index.parquet" in text
+    assert "The 100 newest, worst first; all 500 are in index.parquet" in text
     assert "10 of 90 families" in text
     assert len(re.findall(r"<tr data-state", page)) == 100
     assert page.count("job49/00499") >= 1
@@ -270,7 +323,8 @@ def test_the_sampled_utilization_of_a_family_is_told_where_there_is_one() -> Non
     rows = [dataclasses.replace(row, gpu_utilization_percent=80.0 - row.step_median_ns / 10**7) for row in small() if row.step_median_ns]
     with_samples, without = (index_page(made_of(made)) for made in (rows, small()))
     newest, before = (80 - STEPS[-1] / 10, 80 - sorted(STEPS[:-1])[len(STEPS[:-1]) // 2] / 10)
-    assert "GPU utilization" not in without
-    card = with_samples[with_samples.index("GPU utilization") :][:400]
+    row = '<th scope="row">GPU utilization</th>'
+    assert row not in without
+    card = with_samples[with_samples.index(row) :][:400]
     assert f"{newest:.1f}%" in card
     assert f"{before:.1f}%" in card

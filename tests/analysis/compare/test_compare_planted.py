@@ -66,8 +66,8 @@ def test_another_seed_is_noise(against: Callable[..., tuple[Comparison, DemoTrut
     comparison, _ = against(seed=2)
     assert (claims(comparison), comparison.verdict) == (set(), "same")
     same_hardware(comparison)
-    assert "within typical range of the steps" in comparison.headline
-    assert "Nothing else changed" in comparison.headline
+    assert comparison.headline.startswith("No difference beyond the noise (142 ms → 142 ms per step, 99% interval ")
+    assert comparison.details == "Nothing else changed by more than its spread and 3%."
 
 
 @pytest.mark.slow
@@ -121,8 +121,8 @@ def test_data_loading_that_more_than_doubles_a_step_leaves_the_kernels_alone(ste
     expected = "undecided" if steps == 4 else "grown"
     assert {one.name for one in (*comparison.parts, *comparison.host_parts) if one.state == expected} == {"idle", "data_loader"}
     assert {one.state for one in (*comparison.parts, *comparison.host_parts)} == {"same", expected}
-    assert ("Undecided, too: data loading is 200 ms a step longer" in comparison.headline) == (steps == 4)
-    assert "finds" not in comparison.headline
+    assert ("Also undecided: data loading is 200 ms a step longer" in comparison.details) == (steps == 4)
+    assert "finds" not in comparison.headline + comparison.details
 
 
 def test_one_slower_kernel(base: SimulatedRun, against: Callable[..., tuple[Comparison, DemoTruth]]) -> None:
@@ -145,7 +145,7 @@ def test_a_kernel_of_little_time_is_told_though_the_step_is_not_faster(base: Sim
     comparison = compare(base[1], report, generator=GENERATOR)
     assert {(area, state) for area, _, state in claims(comparison)} == {("kernel", "vanished")}
     assert comparison.verdict == "same"
-    assert comparison.headline.startswith("Steps differ by less than the threshold of 3%")
+    assert comparison.headline.startswith("No difference beyond the threshold of 3%")
     assert comparison.kernels[0].new_names == ()
     assert "GeluCUDAKernelImpl" in comparison.kernels[0].short_name
     comparison = compare(base[1], report, generator=GENERATOR, threshold_percent=1.0)

@@ -1,0 +1,93 @@
+"""The head of the page of all runs: an index -> the verdict in a sentence, the worst run, and tiles."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from ..analysis.report.run import Tile
+from ..report_templates.text.formats import clip, count, duration, glued, percent, plural
+from .history import NIGHT_NS
+
+if TYPE_CHECKING:
+    from .index_model import Index
+
+_LONGEST_REASON: Final = 120
+
+
+def headline(index: Index) -> str:
+    """Word how many runs regressed, failed or have new issues, and name the worst."""
+    if not index.total:
+        return "There are no runs yet."
+    total = plural(index.total, "run")
+    new = new_runs(index)
+    total += f" ({count(new)} new)" if new else ""
+    counts = [
+        (len(runs_with(index, "regression")), "regressed", "regressed"),
+        (len(index.failed), "failed", "failed"),
+        (len(runs_with(index, "new_issue")), "has new issues", "have new issues"),
+    ]
+    clauses = [f"{count(number)} {word if number == 1 else words}" for number, word, words in counts if number]
+    if not clauses:
+        return f"No regressions, failures or new issues in {total}."
+    listed = f"{', '.join(clauses[:-1])} and {clauses[-1]}" if len(clauses) > 1 else clauses[0]
+    return glued(f"Of {total}, {listed}. {_worst(index)}")
+
+
+def _worst(index: Index) -> str:
+    """Name the largest regression, else the newest failure, else a new issue."""
+    for finding in index.findings:
+        if finding.kind == "regression":
+            change = f"{percent(finding.change_percent)} slower per step" if finding.change_percent is not None else "slower per step"
+            times = f"{duration(finding.base_ns)} → {duration(finding.value_ns)}"
+            return f"The worst is {clip(finding.id, 80)}: {change} ({times})."
+    if index.failed:
+        row = index.failed[0]
+        reason = clip(first_sentence(row.reason or "", row.id), _LONGEST_REASON).rstrip(".")
+        return f"The newest failure is {clip(row.id, 80)}: {reason}."
+    first = index.findings[0]
+    rules = runs_with(index, "new_issue")[first.id]
+    return f"The first is {clip(first.id, 80)}: {', '.join(rules)}."
+
+
+def first_sentence(text: str, run_id: str) -> str:
+    """Shorten a reason, without the path of the run, which its row contains."""
+    first = re.split(r"(?<=\.)\s+(?=[A-Z])|\n", text, maxsplit=1)[0]
+    prefix, colon, rest = first.partition(f"{run_id}: ")
+    return rest if colon and rest and not re.search(r"\s", prefix) else first
+
+
+def runs_with(index: Index, kind: str) -> dict[str, list[str]]:
+    """Return the runs with findings of a kind, and the rules of these findings."""
+    rules: dict[str, list[str]] = {}
+    for finding in index.findings:
+        if finding.kind == kind:
+            rules.setdefault(finding.id, []).append(finding.rule or "")
+    return rules
+
+
+def new_runs(index: Index) -> int:
+    """Count the runs that ended in the 36 hours before the last known end."""
+    ends = [
+        row.started_ns + (row.duration_ns or 0) if row.started_ns is not None else row.reported_at_ns
+        for row in index.rows
+        if row.state == "reported"
+    ]
+    known = [end for end in ends if end is not None]
+    return sum(end >= max(known) - NIGHT_NS for end in known) if known else 0
+
+
+def tiles(index: Index) -> list[Tile]:
+    """Return the counts of runs and findings, the worst first."""
+    new = new_runs(index)
+    families = index.families_total - len(index.alone)
+    runs = [f"{count(new)} new"] * bool(new) + [plural(families, "family", "families")] * bool(families)
+    unfinished = index.states.get("running", 0) + index.states.get("waiting", 0)
+    return [
+        Tile("regressions", "regressions", count(len(runs_with(index, "regression"))), "in step time", "regressions"),
+        Tile("failed", "failed", count(len(index.failed)), "no report", "failed"),
+        Tile("new-issues", "new issues", count(len(runs_with(index, "new_issue"))), "in rules that passed before", "new-issues"),
+        Tile("improvements", "improvements", count(len(runs_with(index, "improvement"))), "in step time", "improvements"),
+        *([Tile("unfinished", "not yet", count(unfinished), "running or waiting", "runs")] if unfinished else []),
+        Tile("runs", "runs", count(index.total), ", ".join(runs), "runs"),
+    ]
