@@ -24,7 +24,7 @@ FAIL_WORDS: Final = ("slower", "faster", "verdicts", "kernels", "memory", "chang
 _MAX_CHANGES: Final = 8
 
 
-_formats = parsed(lambda value: option_values.choices(value, _FORMATS, "no format of a comparison"))
+_formats = parsed(lambda value: option_values.choices(value, _FORMATS, "not a format of a comparison"))
 _fail_on = parsed(lambda value: option_values.choices(value, FAIL_WORDS, "nothing to fail on"), absent=())
 _OPTIONS = [
     option("--output", "-o", type=click.Path(file_okay=False, path_type=Path), default=Path("postrun-comparison"), show_default=True,

@@ -33,7 +33,7 @@ def choices(value: Any, accepted: Sequence[str], refusal: str) -> tuple[str, ...
 
 def formats(value: Any) -> tuple[str, ...]:
     """Return the words of --format, each once. Raise UsageError."""
-    return choices(value, FORMATS, "no report format")
+    return choices(value, FORMATS, "not a report format")
 
 
 def redactions(value: Any) -> tuple[str, ...]:
