@@ -21,15 +21,15 @@ def pooled(histograms: Sequence[Histogram]) -> tuple[list[float], list[float]]:
     The count of a bin over several new ones is divided by their width. Values that a histogram counts as beyond its edges are left out.
     """
     first = histograms[0]
-    if all(one.edges == first.edges for one in histograms):
-        return list(first.edges), [float(sum(counts)) for counts in zip(*(one.counts for one in histograms), strict=True)]
-    low, high = min(one.edges[0] for one in histograms), max(one.edges[-1] for one in histograms)
+    if all(histogram.edges == first.edges for histogram in histograms):
+        return list(first.edges), [float(sum(bins)) for bins in zip(*(histogram.counts for histogram in histograms), strict=True)]
+    low, high = min(histogram.edges[0] for histogram in histograms), max(histogram.edges[-1] for histogram in histograms)
     edges = _edges(low, high)
     counts = [0.0] * (len(edges) - 1)
-    for one in histograms:
-        for number, entries in enumerate(one.counts):
+    for histogram in histograms:
+        for number, entries in enumerate(histogram.counts):
             if entries:
-                _add(counts, edges, one.edges[number], one.edges[number + 1], entries)
+                _add(counts, edges, histogram.edges[number], histogram.edges[number + 1], entries)
     return edges, [entries if entries > _LITTLE else 0.0 for entries in counts]
 
 

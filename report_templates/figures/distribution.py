@@ -34,14 +34,17 @@ class Row:
 def distribution(
     rows: Sequence[Row], quantity: str, meaning: str, limit: tuple[float, str] | None = None, *, width: float = svg.NARROW
 ) -> str:
-    """Return SVG text of a row per distribution. ``quantity``: the name of the axis; ``limit``: a threshold in ns, and its name."""
+    """Return SVG text of a row per distribution.
+
+    ``quantity``: the name of the axis; ``limit``: a threshold in ns, and its name.
+    """
     labels, widest = svg.column((row.label for row in rows), 34, 0.4 * width)
     most = max(max(row.counts) for row in rows) or 1.0
     left, right = (12 + widest if widest else 2.0) + 30.0, width - 6.0
     low, high = min(row.edges[0] for row in rows), max(row.edges[-1] for row in rows)
     axis = Axis(low, high, left, right, low > 0 and high > _WIDE * low)
-    shown = [limit] if limit is not None and low <= limit[0] <= high else []
-    body, top = limit_names([(axis.x(value) - left, name) for value, name in shown], left, right, right - left, _TOP)
+    limits = [limit] if limit is not None and low <= limit[0] <= high else []
+    body, top = limit_names([(axis.x(value) - left, name) for value, name in limits], left, right, right - left, _TOP)
     named = _LABELS if any(row.named for row in rows) else 0.0
     tall = _SINGLE if len(rows) == 1 else _ROW
     bottom = top + (tall + named) * len(rows)
@@ -61,7 +64,7 @@ def distribution(
         if label:
             body.append(svg.text(left - 32, base - tall / 2 + 8, clip(label, 34), anchor="end"))
         body += _names(row, axis, base, scale)
-    for value, _ in shown:
+    for value, _ in limits:
         body.append(svg.line(axis.x(value), top - 2, axis.x(value), bottom, INK, dashes="6 2"))
     body.append(svg.text(right, bottom + 29, quantity, anchor="end", fill=MUTED, size=10))
     return svg.document(width, bottom + _BOTTOM, body)

@@ -45,7 +45,10 @@ def behind(marks: Sequence[Mark], x: Callable[[float], float], top: float, botto
 
 
 def before(marks: Sequence[Mark], x: Callable[[float], float], top: float, bottom: float, most: float = math.inf) -> list[str]:
-    """Draw the profile window and the slow steps, which are in front of the data. ``most``: the right end of the axis."""
+    """Draw the profile window and the slow steps, which are in front of the data.
+
+    ``most``: the right end of the axis.
+    """
     body = []
     for mark in marks:
         title = mark.label + mark.more
@@ -62,7 +65,7 @@ def before(marks: Sequence[Mark], x: Callable[[float], float], top: float, botto
 
 
 def names(marks: Sequence[Mark], x: Callable[[float], float], left: float, right: float, y: float) -> list[str]:
-    """Write the labels above their marks in one row, without those that would overlap another one."""
+    """Write the labels above their marks in one row, without overlap."""
     taken: list[tuple[float, float]] = []
     body = []
     for mark in sorted(marks, key=lambda mark: mark.kind == "slow"):

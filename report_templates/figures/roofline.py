@@ -19,14 +19,18 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 52.0, 14.0, 20.0, 36.0
 _LARGEST: Final = 15.0  # radius of the point with the longest time
 _SMALLEST: Final = 2.2
 _SIZE: Final = 9.5
+_NEXT: Final = 8.0  # px between a point and its label at most, without a line
 _DECADES: Final = 7.0  # of each axis at most, counted from its upper end
 _ROOM: Final = 0.2  # decades between the outermost values and the edges
-_COVERING: Final = 5.0  # radius from which a point must not be behind a label
-_PIECES: Final = 40  # boxes that cover the line of the memory
+_PIECES: Final = 40  # boxes that cover a line
+_DISTANCES: Final = (16, 30, 46, 64, 84, 110, 140)  # px from a point to a label that does not fit next to it
+_DIRECTIONS: Final = ((1.0, 0.0), (0.7, 0.7), (0.7, -0.7), (0.0, 1.0), (0.0, -1.0), (-0.7, 0.7), (-0.7, -0.7), (-1.0, 0.0))
 _PALE: Final = 0.6  # opacity of the points, which overlap; their edges are not pale
 
 _Box = tuple[float, float, float, float]  # left, top, right, bottom
 _Spot = tuple[float, float]  # left end and baseline of a label
+_Circle = tuple[float, float, float]  # middle and radius
+_Leader = tuple[tuple[float, float], tuple[float, float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +83,29 @@ class _Labels:
 
     taken: list[_Box] = field(default_factory=list)
 
-    def positioned(self, label: str, spots: Iterable[_Spot], avoid: Sequence[_Box] = (), *, code: bool = False) -> list[str]:
-        """Return the label at the first spot that is free; nothing if none is."""
+    def positioned(
+        self, label: str, spots: Iterable[_Spot], avoid: Sequence[_Box] = (), *, code: bool = False, of: _Circle | None = None
+    ) -> list[str]:
+        """Return the label at the first spot that is free; nothing if none is.
+
+        ``of``: the point that the label names. A line joins them unless the label is next to it.
+        """
         width = svg.width_of(label, _SIZE, code=code)
         for left, baseline in spots:
             box = (left, baseline - 8.0, left + width, baseline + 2.0)
             inside = box[0] >= _LEFT + 1 and box[1] >= _TOP - 6 and box[2] <= WIDTH - 4 and box[3] <= _TOP + _HEIGHT
-            if inside and not any(_overlap(box, other) for other in (*self.taken, *avoid)):
+            if not inside or any(_overlap(box, other) for other in (*self.taken, *avoid)):
+                continue
+            text = svg.text(left, baseline, label, size=_SIZE, code=code)
+            leader = _leader(of, box) if of is not None else None
+            if leader is None:
                 self.taken.append(box)
-                return [svg.text(left, baseline, label, size=_SIZE, code=code)]
+                return [text]
+            pieces = _boxes(leader)
+            if not any(_overlap(piece, other) for piece in pieces for other in self.taken if other[2] - other[0] > 1):
+                self.taken.extend([box, *pieces])
+                (x1, y1), (x2, y2) = leader
+                return [svg.line(x1, y1, x2, y2, MUTED), text]
         return []
 
 
@@ -115,10 +133,8 @@ def roofline(points: Sequence[Point], roofs: Sequence[Roof], tb_per_s: float | N
         body += labels.positioned(label, spots, rings) or labels.positioned(label, spots)
     for number, (point, x, y, radius) in enumerate(circles):
         if point.label:
-            spots = list(_around(x, y, radius, svg.width_of(point.label, _SIZE, code=True)))
-            others = rings[:number] + rings[number + 1 :]
-            large = [ring for ring in others if ring[2] - ring[0] >= 2 * _COVERING]
-            body += labels.positioned(point.label, spots, others, code=True) or labels.positioned(point.label, spots, large, code=True)
+            near = _around(x, y, radius, svg.width_of(point.label, _SIZE, code=True))
+            body += labels.positioned(point.label, near, rings[:number] + rings[number + 1 :], code=True, of=(x, y, radius))
     if tb_per_s:
         body += labels.positioned(memory, _along(axes, tb_per_s, svg.width_of(memory, _SIZE)), rings)
     x, y = _LEFT, _TOP + _HEIGHT + 29
@@ -131,7 +147,7 @@ def roofline(points: Sequence[Point], roofs: Sequence[Roof], tb_per_s: float | N
 
 def _grid(axes: _Axes) -> list[str]:
     bottom, right = _TOP + _HEIGHT, WIDTH - _RIGHT
-    body = [svg.text(_LEFT, _TOP - 8, "TFLOP/s", fill=MUTED, size=_SIZE)]
+    body = [svg.text(_LEFT, _TOP - 8, "rate (TFLOP/s)", fill=MUTED, size=_SIZE)]
     for decade in range(math.ceil(axes.y[0]), math.floor(axes.y[1]) + 1):
         y = axes.up(decade)
         body.append(svg.line(_LEFT, y, right, y, GRID))
@@ -140,7 +156,7 @@ def _grid(axes: _Axes) -> list[str]:
         x = axes.across(decade)
         body.append(svg.line(x, _TOP, x, bottom, GRID))
         body.append(svg.text(x, bottom + 14, _tick(decade), anchor="middle", fill=MUTED, size=_SIZE))
-    return [*body, svg.text(right, bottom + 29, "FLOP per byte", anchor="end", fill=MUTED, size=_SIZE)]
+    return [*body, svg.text(right, bottom + 29, "arithmetic intensity (FLOP per byte)", anchor="end", fill=MUTED, size=_SIZE)]
 
 
 def _roofs(axes: _Axes, roofs: Sequence[Roof], tb_per_s: float | None) -> tuple[_Lines, list[tuple[str, list[_Spot]]]]:
@@ -190,9 +206,27 @@ def _around(x: float, y: float, radius: float, width: float) -> Iterator[_Spot]:
     for down in (-near, near + 8):
         yield x + near, y + down
         yield x - near - width, y + down
-    for further in range(2, 5):  # below another label
-        yield x - width / 2, y + gap + 8 + 12 * further
-        yield x - width / 2, y - gap - 2 - 12 * further
+    for distance in _DISTANCES:
+        for across, down in _DIRECTIONS:
+            at = x + across * (radius + distance)
+            yield at if across > 0 else at - width if across < 0 else at - width / 2, y + down * (radius + distance) + 3.5
+
+
+def _leader(circle: _Circle, box: _Box) -> _Leader | None:
+    """Return the line from the edge of a circle to a label; None if they touch."""
+    x, y, radius = circle
+    ahead = min(max(x, box[0]), box[2]), min(max(y, box[1]), box[3])
+    length = math.hypot(ahead[0] - x, ahead[1] - y)
+    if length <= radius + _NEXT:
+        return None
+    share = radius / length
+    return (x + (ahead[0] - x) * share, y + (ahead[1] - y) * share), ahead
+
+
+def _boxes(line: _Leader) -> list[_Box]:
+    (x1, y1), (x2, y2) = line
+    points = [(x1 + (x2 - x1) * part / _PIECES, y1 + (y2 - y1) * part / _PIECES) for part in range(1, _PIECES)]
+    return [(x - 0.4, y - 0.4, x + 0.4, y + 0.4) for x, y in points]
 
 
 def _ends(values: Sequence[float]) -> tuple[float, float]:

@@ -154,10 +154,11 @@ def _queue_figure(drawn: Sequence[StreamQueue]) -> Figure:
     start = min(stream.time_ns[0] for stream in drawn)
     every = [lines.Line(clip(_label(stream), 28), [time - start for time in stream.time_ns], stream.depth) for stream in drawn]
     labeled = alike_lines(every, "stream", near=_NEAR)
+    of = f" ({labeled[0].label})" if len(labeled) == 1 < len(every) else ""
     highest = max(drawn, key=lambda stream: stream.max_depth)
     return Figure(
         "launch-queue-depth",
-        lines.lines([lines.Panel("kernels launched, not started", labeled)], "time since the first launch", x_time=True, height=110),
+        lines.lines([lines.Panel(f"kernels launched, not started{of}", labeled)], "time since the first launch", x_time=True, height=110),
         f"Depth of the launch queue over time; the highest is {highest.max_depth} on {_label(highest)}",
         say(
             "At most {} kernels waited, on {}. At zero, the GPU idles if the host is late. Mean over intervals of equal length.",

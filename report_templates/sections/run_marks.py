@@ -39,9 +39,9 @@ def slow_steps(report: Report) -> list[tuple[int, SlowStep]]:
 
 
 def time_marks(report: Report, origin: int) -> list[Mark]:
-    """Return the marks over time, in ns since ``origin``; none without a strip of the job.
+    """Return the marks over time, in ns since ``origin``.
 
-    A slow step within a dip has no name, because the dip has one.
+    A report without a strip of the job has none. A slow step within a dip has no name, because the dip has one.
     """
     strip = report.job_strip
     if strip is None:
@@ -59,7 +59,7 @@ def time_marks(report: Report, origin: int) -> list[Mark]:
 
 
 def step_marks(report: Report, steps: Sequence[Step], profiled: Sequence[Step]) -> list[Mark]:
-    """Return the marks over the numbers of ``steps``, of which ``profiled`` are in the profile window."""
+    """Return the marks over the numbers of steps; ``profiled``: the profile window."""
     numbers = {step.index for step in steps}
     dips = report.job_strip.dips if report.job_strip is not None else ()
     marks = []

@@ -322,7 +322,8 @@ def _over_index(report: Report, series: _Listed, groups: Sequence[StepGroup]) ->
     beyond = sum(point.time > limit for point in points)
     edge = f" {plural(beyond, 'step')} above {duration(limit)} at the upper edge." if beyond else ""
     slowest = max(points, key=lambda point: point.time)
-    who = f", median of {plural(len(timed), 'process', 'processes')}; band: all of them" if several else ""
+    who = f" Median of {plural(len(timed), 'process', 'processes')}; band: all of them." if several else ""
+    only = f" Only the {what} steps are drawn." if len(main) < len(groups) else ""
     profiled = [step for group in groups if group.on_device and group not in timed for step in series[_key(group)]]
     marks = [] if anew else step_marks(report, steps, profiled)
     median = statistics.median(point.time for point in points)
@@ -332,9 +333,9 @@ def _over_index(report: Report, series: _Listed, groups: Sequence[StepGroup]) ->
         lines([Panel(f"{measure}, {unit.name}", [drawn])], "steps before it" if anew else "step", x_time=False, height=100, marks=marks),
         f"Time of each step in their order. {lead}",
         say(
-            "{}. {} steps in their order{}.{}{}",
+            "{}.{}{}{}{}",
             lead,
-            capitalized(what),
+            only,
             who,
             " Numbers of steps repeat: the axis counts the steps before each." if anew else "",
             edge,

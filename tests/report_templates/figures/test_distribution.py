@@ -26,14 +26,13 @@ def texts(svg: str) -> dict[str, float]:
 def bars(svg: str) -> list[tuple[float, float, float]]:
     """Left end, right end, and height of each bar."""
     (path,) = (element.get("d", "") for element in ElementTree.fromstring(svg).iter(f"{SVG}path"))
-    found = re.findall(r"M([\d.]+) ([\d.]+)V([\d.]+)H([\d.]+)", path)
-    return [(float(left), float(right), float(base) - float(top)) for left, base, top, right in found]
+    parts = re.findall(r"M([\d.]+) ([\d.]+)V([\d.]+)H([\d.]+)", path)
+    return [(float(left), float(right), float(base) - float(top)) for left, base, top, right in parts]
 
 
 def test_heights_are_logarithms_of_the_counts() -> None:
     edges = [100 * MS, 200 * MS, 300 * MS, 400 * MS]
-    many, none, one = (99.0, 0.0, 1.0)
-    drawn = bars(distribution([Row("", edges, (many, none, one), 150 * MS)], "step time", "computation"))
+    drawn = bars(distribution([Row("", edges, (99.0, 0.0, 1.0), 150 * MS)], "step time", "computation"))
     assert len(drawn) == 2
     # log(1 + 1) / log(1 + 99): a single step next to 99 has a seventh of their height.
     assert drawn[1][2] / drawn[0][2] == pytest.approx(math.log(2) / math.log(100), abs=0.01)

@@ -97,3 +97,27 @@ def test_a_hostile_title_stays_text() -> None:
     assert math.isclose(
         circles(drawing.replace("&quot;", "'").replace("&gt;", ")").replace("&lt;", "("))["')(script)alert(1)(/script)"][2], 15
     )
+
+
+def test_a_label_covers_no_point_and_is_next_to_its_own_or_joined_by_a_line() -> None:
+    crowd = [point(10 * 1.12**number, 5 + 0.4 * (number % 3), 1.0 + number % 4, f"mm {number}×4096, 4096×1024") for number in range(8)]
+    drawing = roofline(crowd, [Roof("BF16", 900)], 3.0, "memory", KINDS)
+    drawn = circles(drawing)
+    labels = {label: (float(x), float(y)) for x, y, _, label in TEXT.findall(drawing) if label.startswith("mm ")}
+    assert len(labels) > 3
+    leaders = re.findall(r'<line x1="([^"]+)" y1="([^"]+)" x2="([^"]+)" y2="([^"]+)" stroke="#57606a"', drawing)
+    ends = {(float(x1), float(y1)): (float(x2), float(y2)) for x1, y1, x2, y2 in leaders}
+    joined = 0
+    for label, (left, baseline) in labels.items():
+        box = (left, baseline - 8, left + svg.width_of(label, 9.5, code=True), baseline + 2)
+        title_of_label = next(labeled.title for labeled in crowd if labeled.label == label)
+        for title, (x, y, r) in drawn.items():
+            apart = math.hypot(x - min(max(x, box[0]), box[2]), y - min(max(y, box[1]), box[3])) - r
+            if title == title_of_label and apart > 8.1:
+                start = next(at for at in ends if math.hypot(at[0] - x, at[1] - y) == pytest.approx(r, abs=0.05))
+                assert box[0] - 0.1 <= ends[start][0] <= box[2] + 0.1
+                assert box[1] - 0.1 <= ends[start][1] <= box[3] + 0.1
+                joined += 1
+            elif title != title_of_label:
+                assert apart > -0.42 * r, "outside of the square around the point"
+    assert joined == len(ends) > 0
