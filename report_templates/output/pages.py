@@ -86,19 +86,20 @@ def filled(
     timeline: bool = False,
     dashboard: Section | None = None,
     data_name: str = "report.json",
+    styles: tuple[str, ...] = (),
     printed: Printed | None = None,
     **more: Any,
 ) -> str:
     """Fill ``template`` with the style and script of a report.
 
     ``report``: has a ``generator``; ``timeline``: with the style and script of the timeline; ``data_name``: the file with all data;
-    ``printed``: as of :func:`page`; ``more``: other names of the template.
+    ``styles``: further files of templates/; ``printed``: as of :func:`page`; ``more``: other names of the template.
     """
     printed = printed or Printed()
     more_of = target == "html" and timeline
     text = _rendered(
         template,
-        style=asset("style.css", *["timeline.css"] * more_of) if target == "html" else _pdf_style(paper),
+        style=asset("style.css", *styles, *["timeline.css"] * more_of) if target == "html" else _pdf_style(paper, *styles),
         script=asset("report.js", *["timeline.js"] * more_of),
         report=report,
         summary=summary,
@@ -154,9 +155,9 @@ def _printable(value: Any) -> Any:
 
 
 @cache
-def _pdf_style(paper: str) -> str:
+def _pdf_style(paper: str, *styles: str) -> str:
     """Return the style for paper, with light colors instead of variables."""
-    screen = asset("style.css")
+    screen = asset("style.css", *styles)
     # WeasyPrint would resolve each variable again for every cell.
     colors = dict(re.findall(r"--([\w-]+): (#\w+);", screen[: screen.index("@media")]))
     style = re.sub(r"@media[^{]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}", "", screen[screen.index("}") + 1 :])
