@@ -63,8 +63,8 @@ def _filled(
     ordered = chapters(sections, plan=_CHAPTERS, opened=_OPEN)
     anchors = {"summary", *(section.id for section in sections), *(chapter.id for chapter in ordered)}
     return filled(
-        "comparison.html.j2", comparison, first, ordered, target, paper=paper, data_name=PLACES["json"], printed=printed,
-        anchors=anchors, look=look, title=look.title or TITLE, names=run_names(comparison),
+        "comparison.html.j2", comparison, first, ordered, target, paper=paper, data_name=PLACES["json"], styles=("comparison.css",),
+        printed=printed, anchors=anchors, look=look, title=look.title or TITLE, names=run_names(comparison),
     )  # fmt: skip
 
 

@@ -98,19 +98,22 @@ def filled(
     clock: Clock | None = None,
     dashboard: Section | None = None,
     data_name: str = "report.json",
+    styles: tuple[str, ...] = (),
     printed: Printed | None = None,
     **more: Any,
 ) -> str:
     """Fill ``template`` with the style and script of a report.
 
     ``report``: has a ``generator``; ``clock``: of its timeline, whose style and script the page then has; ``data_name``: the file with
-    all data; ``printed``: as of :func:`page`; ``more``: other names of the template.
+    all data; ``styles``: further files of templates/; ``printed``: as of :func:`page`; ``more``: other names of the template.
     """
     printed = printed or Printed()
     more_of = target == "html" and clock is not None
     text = _rendered(
         template,
-        style=asset("style.css", "interaction.css", *["timeline.css"] * more_of) if target == "html" else _pdf_style(paper),
+        style=asset("style.css", "interaction.css", *styles, *["timeline.css"] * more_of)
+        if target == "html"
+        else _pdf_style(paper, *styles),
         script=_script(*_OF_PAGE, *_OF_TIMELINE * more_of),
         report=report,
         summary=summary,
@@ -185,9 +188,9 @@ def _printable(value: Any) -> Any:
 
 
 @cache
-def _pdf_style(paper: str) -> str:
+def _pdf_style(paper: str, *styles: str) -> str:
     """Return the style for paper, with light colors instead of variables."""
-    screen = asset("style.css")
+    screen = asset("style.css", *styles)
     # WeasyPrint would resolve each variable again for every cell.
     colors = dict(re.findall(r"--([\w-]+): (#\w+);", screen[: screen.index("@media")]))
     style = re.sub(r"@media[^{]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}", "", screen[screen.index("}") + 1 :])
