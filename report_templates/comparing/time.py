@@ -35,13 +35,14 @@ def time(comparison: Comparison) -> Section:
         lead = say("Times are divided by the span of the GPUs, not by steps ({}). {}.", basis.why, changes)
     elif basis.unit == "work":
         lead = say("Times are for the same work, by the counts of the {} of both runs. {}.", basis.name, changes)
+    rows = (*words.worst_first(comparison.parts), *([comparison.whole] if basis.unit != "second" else []), *comparison.within)
     blocks = (
         parts_figure("time-parts", comparison),
         table(
             "time-table",
             f"Parts of the time {unit}",
-            (*words.worst_first(comparison.parts), *([comparison.whole] if basis.unit != "second" else []), *comparison.within),
-            *_columns(comparison.parts),
+            rows,
+            *_columns(rows),
             sortable=False,
             note="The first four rows add up to the span. Communication and memory operations include the time that computation hides."
             f" Over {over}.",

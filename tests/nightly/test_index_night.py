@@ -80,7 +80,9 @@ def test_a_planted_regression_is_found_in_the_next_night(source: Path) -> None:
     assert marked["step_change_percent"] == pytest.approx(100 * (steps["gpt-7b/2026-10-05"] / base - 1), rel=1e-6)
     assert marked["step_change_percent"] > 40
     page = (out / "index.html").read_text()
-    assert page.index("Regressions") < page.index("gpt-7b/2026-10-05") < page.index('id="families-title"')
+    assert "The worst is gpt-7b/2026-10-05: " in page[page.index('class="headline"') : page.index('class="tiles"')]
+    findings = page[page.index('id="findings-title"') : page.index('id="families-title"')]
+    assert findings.index("Regressions") < findings.index("gpt-7b/2026-10-05")
     assert "bert/2026-10-05" not in page[page.index('id="regressions"') : page.index('id="families-title"')].split('id="failed"')[0].split(
         'id="new-issues"'
     )[0]  # fmt: skip

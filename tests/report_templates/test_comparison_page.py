@@ -15,7 +15,7 @@ import pytest
 from conftest import HOSTILE, MAKERS
 from postrun.analysis.compare.build import compare
 from postrun.analysis.report import Generator, Report
-from postrun.analysis.report.comparison import Amount, Comparison
+from postrun.analysis.report.comparison import Amount, Basis, Comparison
 from postrun.errors import UsageError
 from postrun.report_templates.comparing import words
 from postrun.report_templates.figures.before_after import Pair, before_after
@@ -131,6 +131,19 @@ def test_the_page_shows_the_figures_of_the_comparison(rich_made: Comparison) -> 
     assert len(rows) == len(rich_made.kernels)
     effects = [float(re.findall(r'data-sort="([^"]*)"', row)[1]) for row in rows]
     assert effects == pytest.approx([one.effect_ns for one in rich_made.kernels])
+
+
+def test_bars_are_as_long_as_the_effects_of_their_table(rich_made: Comparison) -> None:
+    parts = tuple(dataclasses.replace(part, effect_ns=effect) for part, effect in zip(rich_made.parts, (-4e6, 1e6, 2e6, 0.0), strict=True))
+    assert rich_made.whole is not None
+    # Communication, which is not a part of the sum, has the largest effect of the table.
+    within = (dataclasses.replace(rich_made.whole, name="communication", effect_ns=8e6),)
+    text = pages(dataclasses.replace(rich_made, parts=parts, within=within, basis=Basis("second", 1.0, 1.0, "")), "html")
+    table = text[text.index('id="time-table"') :].partition("</table>")[0]
+    bars = {name: float(share) for name, share in re.findall(r"<bdi>([^<]*)</bdi></th>(?:(?!</tr>).)*?--p:([\d.]+)", table)}
+    assert bars == pytest.approx(
+        {"computation": 0.46, "exposed memory operations": 0.23, "exposed communication": 0.115, "communication": 0.92}
+    )
 
 
 def test_parts_that_cancel_leave_no_dust() -> None:
