@@ -17,6 +17,7 @@ _ROW: Final = 42.0
 _SINGLE: Final = 84.0
 _TOP, _BOTTOM, _LABELS = 18.0, 34.0, 12.0
 _WIDE: Final = 2.5  # ratio of the ends from which the axis is logarithmic
+_APART: Final = 13.0  # px between the numbers of an axis
 _LEAST: Final = 1.5  # height of the bar of one value, and width of the narrowest bar
 
 
@@ -54,8 +55,8 @@ def distribution(
         base = top + (tall + named) * number
         scale = (tall - 6) / math.log1p(most)
         body.append(svg.line(left, base, right, base, GRID))
-        highest = base - max(math.log1p(max(row.counts)) * scale, 8.0)
-        for tick, y in ((max(row.counts), highest), (0, base)):
+        highest = base - math.log1p(max(row.counts)) * scale
+        for tick, y in ((max(row.counts), highest), (0, base))[: 1 if base - highest < _APART else 2]:
             body.append(svg.text(left - 4, y + 3.5, count(round(tick)), anchor="end", fill=MUTED, size=9))
         body.append(svg.path(_bars(row, axis, base, scale), MEANINGS[meaning]))
         if row.median is not None:

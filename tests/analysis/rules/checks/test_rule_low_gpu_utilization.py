@@ -52,6 +52,13 @@ def test_a_steady_low_gpu_is_under_utilized_in_every_window() -> None:
     )
 
 
+def test_the_histogram_has_the_shares_of_all_samples() -> None:
+    values = [0.0] * 300 + [19.9, 20.0] * 50 + [91.0] * 190 + [100.0] * 10
+    expected = [0.0] * 50
+    expected[0], expected[9], expected[10], expected[45], expected[49] = 0.5, 50 / 600, 50 / 600, 190 / 600, 10 / 600
+    assert only_gpu(values, patience=240)["histogram"] == pytest.approx(expected)
+
+
 @pytest.mark.parametrize(("every", "base"), [(5, "sampled GPU time of the run"), (50, "GPU time of the run")])
 def test_the_cost_is_of_the_time_that_was_sampled(every: int, base: str) -> None:
     # One sample of five, or of fifty, has no value ([N/A] in a log).
