@@ -301,7 +301,7 @@ def test_128_ranks_are_drawn_as_their_extremes_and_the_median(rich: Report) -> N
     assert len(text) < 5_000_000
     sections = {section.id: section for section in content.sections}
     assert "all 128\u00a0ranks alike" in sections["time-breakdown"].figures["devices"].svg  # a few ns differ
-    rows = re.findall(r">rank (\d+) TRAIN<", sections["steps"].figures["distribution"].svg)
+    rows = re.findall(r">rank (\d+) TRAIN</text>", sections["steps"].figures["distribution"].svg)
     assert rows == ["0", "1", "63", *(str(rank) for rank in range(123, 128))]
     for section in (content.summary, *content.sections, *(part for one in content.sections for part in one.parts)):
         for figure in section.figures.values():
