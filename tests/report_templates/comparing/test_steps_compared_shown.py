@@ -54,7 +54,8 @@ def test_bars_over_the_steps(rich: Report) -> None:
     assert "1\u00a0bar above 44.0 ms cut" in figure.caption
     assert re.findall(r">(400)</text>", figure.svg) == ["400"]
     heights = {
-        (label, name): float(height) for height, label, name in re.findall(r'height="([\d.]+)"[^>]*><title>step (\d), ([a-z ]+):', figure.svg)
+        (label, name): float(height)
+        for height, label, name in re.findall(r'height="([\d.]+)"[^>]*><title>step (\d), ([a-z ]+):', figure.svg)
     }
     assert heights["0", "computation"] == pytest.approx(120 * 20 / 44, abs=0.01)
     assert heights["1", "idle"] == pytest.approx(120 * 5.5 / 44, abs=0.01)
