@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from ..analysis.toolkit.wording import threshold_text
 from ..report_templates.figures.trend import Dot, trend
-from ..report_templates.output import pages
+from ..report_templates.output import pages, styles
 from ..report_templates.text.formats import UNKNOWN, clip, count, duration, moment, percent, plural, points
 from ..report_templates.text.signs import ERROR, FINE, ISSUE, NOT_EVALUATED, SIGNS
 
@@ -92,8 +92,8 @@ def index_page(index: Index, *, most_runs: int = 1_000, most_families: int = 60)
     alone = index.alone_told
     return pages.rendered(
         "index.html.j2",
-        style=pages.asset("style.css", "index.css"),
-        script=pages.asset("index.js"),
+        style=styles.asset("style.css", "index.css"),
+        script=styles.asset("index.js"),
         index=index,
         headline=_headline(index),
         tiles=_tiles(index),
