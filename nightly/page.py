@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from ..analysis.toolkit.wording import threshold_text
 from ..report_templates.figures.trend import Dot, trend
-from ..report_templates.output import pages
+from ..report_templates.output import pages, styles
 from ..report_templates.text.formats import UNKNOWN, clip, count, duration, moment, percent, plural, points, signed_percent
 from ..report_templates.text.look import Look
 from ..report_templates.text.signs import FINE, ISSUE, SIGNS
@@ -78,8 +78,8 @@ def index_page(index: Index, look: Look | None = None, *, most_runs: int = 1_000
     advice = index.alone_told
     return pages.rendered(
         "index.html.j2",
-        style=pages.asset("style.css", "index.css"),
-        script=pages.asset("index.js"),
+        style=styles.asset("style.css", "index.css"),
+        script=styles.asset("index.js"),
         target="html",
         look=look,
         title=look.title or TITLE,

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from html import escape
+from html import escape, unescape
 from typing import Final
 
-from ..text.fonts import MONO_FAMILIES, SANS_FAMILIES
+from ..text.fonts import MONO_FAMILIES, SANS_FAMILIES, variable_faces
 from ..text.formats import clip, printable
 from ..text.widths import widths
 from .palette import INK
 
 # Attribute of every figure's root; palette.themed removes it, because an HTML page names further fonts.
 SHARED: Final = f'font-family="{SANS_FAMILIES}"'
+_ANCHORED: Final = re.compile(r'<text x="([^"]*)" y="([^"]*)" text-anchor="(middle|end)"([^>]*)>([^<]*)</text>')
 _FEWEST: Final = 6  # letters
 _EDGE: Final = 1.0  # width of the edge of a pale field; smaller ones have none
 WIDE: Final = 720.0  # of a figure over the whole page
@@ -65,12 +67,13 @@ def text(
     extra = (f' font-size="{number(size)}"' if size != 11 else "") + (' font-weight="bold"' if bold else "")
     extra += f' font-family="{MONO_FAMILIES}"' if code else ""
     behind = f' <tspan fill="{more[1]}">{text_of(more[0])}</tspan>' if more else ""
-    return f'<text x="{number(x)}" y="{number(y)}" text-anchor="{anchor}" fill="{fill}"{extra}>{text_of(content)}{behind}</text>'
+    at = f'x="{number(x)}" y="{number(y)}"' + (f' text-anchor="{anchor}"' if anchor != "start" else "")
+    return f'<text {at} fill="{fill}"{extra}>{text_of(content)}{behind}</text>'
 
 
 def line(x1: float, y1: float, x2: float, y2: float, stroke: str, *, dashes: str | None = None) -> str:
     ends = f'x1="{number(x1)}" y1="{number(y1)}" x2="{number(x2)}" y2="{number(y2)}"'
-    return f'<line {ends} stroke="{stroke}" stroke-width="1"' + (f' stroke-dasharray="{dashes}"/>' if dashes else "/>")
+    return f'<line {ends} stroke="{stroke}"' + (f' stroke-dasharray="{dashes}"/>' if dashes else "/>")
 
 
 def circle(x: float, y: float, radius: float, fill: str, stroke: str, *, opacity: float = 1.0, title: str | None = None) -> str:
@@ -127,6 +130,27 @@ def shape(points: Iterable[tuple[float, float]]) -> str:
         else:
             kept.append((x, y))
     return "M" + "".join(f"{x} {y} " for x, y in kept).replace(".0 ", " ")[:-1]
+
+
+def left_anchored(svg: str) -> str:
+    """Let texts begin at their ``x``, computed from their widths.
+
+    WeasyPrint makes an object of its own of each text that ends there or is centered. Texts of several parts or outside of ASCII stay as
+    they are, and all texts if the fonts are missing, because widths are estimates then.
+    """
+    if not variable_faces():
+        return svg
+
+    def moved(match: re.Match[str]) -> str:
+        x, y, anchor, rest, content = match.groups()
+        plain = unescape(content)
+        if not plain.isascii():
+            return match[0]
+        size = re.search(r'font-size="([\d.]+)"', rest)
+        width = width_of(plain, float(size[1]) if size else 11, bold="bold" in rest, code="Mono" in rest)
+        return f'<text x="{number(float(x) - (width if anchor == "end" else width / 2))}" y="{y}"{rest}>{content}</text>'
+
+    return _ANCHORED.sub(moved, svg)
 
 
 def text_of(content: str) -> str:

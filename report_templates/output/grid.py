@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -17,14 +16,6 @@ _FEWEST: Final = 3  # columns of a table next to a figure
 _SHRINKS: Final = 9  # columns; texts of a wider table would wrap over many lines on half of the page
 _DROPPED: Final = 2  # columns of such a table that the PDF may do without
 _LONG: Final = 14  # rows; a longer table breaks between pages, which takes the entire width
-
-
-def width_of(columns: int, room: int = COLUMNS) -> float:
-    """Return the width of columns in percent of a row.
-
-    The row begins a gutter left of its room.
-    """
-    return math.floor(10000 * columns / room) / 100
 
 
 def rows(blocks: Sequence[Block], room: int = COLUMNS) -> list[list[tuple[Block, int]]]:

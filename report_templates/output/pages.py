@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import math
 import re
+import unicodedata
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import cache, partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -18,6 +19,7 @@ from ..blocks import Figure, Section, coded
 from ..blocks.spans import Clock
 from ..figures.donut import Sector
 from ..figures.palette import MEANINGS, themed
+from ..figures.svg import left_anchored
 from ..text.formats import count, glued, moment, printable
 from ..text.glyphs import Printed
 from ..text.look import TITLE
@@ -25,19 +27,21 @@ from . import grid
 from .chapters import Chapter, chapters
 from .font_faces import with_fonts
 from .pdf_tables import BAR, pdf_layout, room_of
+from .styles import TEMPLATES, asset
 
 if TYPE_CHECKING:  # it loads all sections, which the page of all runs does not need
     from ...analysis.timeline.model import Timeline
     from .section_list import Context
 
 _WORDS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=_)(?=[^_])")
+_TURNING: Final = frozenset(("R", "AL", "AN", "RLE", "RLO", "RLI", "LRE", "LRO", "LRI", "FSI", "PDF", "PDI"))  # UAX #9, table 4
+_EXACT: Final = 10**6  # the fraction of a larger number decides no order
 _TOOLTIP: Final = re.compile(r"<title>[^<]*</title>")
 _OF_PAGE: Final = ("report.js", "brush.js", "tooltip.js")
 _OF_TIMELINE: Final = tuple(
     f"timeline/{name}.js"
     for name in ("kinds", "words", "data", "parts", "rows", "painting", "views", "selection", "search", "input", "links", "start")
 )
-TEMPLATES: Final = Path(__file__).parents[1] / "templates"
 
 
 def page(context: Context, target: str, *, paper: str = "A4", printed: Printed | None = None) -> str:
@@ -104,8 +108,9 @@ def filled(
 ) -> str:
     """Fill ``template`` with the style and script of a report.
 
-    ``report``: has a ``generator``; ``clock``: of its timeline, whose style and script the page then has; ``data_name``: the file with
-    all data; ``styles``: further files of templates/; ``printed``: as of :func:`page`; ``more``: other names of the template.
+    The style of the PDF is :func:`.styles.pdf_style`; its page sets the size. ``report``: has a ``generator``; ``clock``: of its timeline,
+    whose style and script the page then has; ``data_name``: the file with all data; ``styles``: further files of templates/ for HTML;
+    ``printed``: as of :func:`page`; ``more``: other names of the template.
     """
     printed = printed or Printed()
     more_of = target == "html" and clock is not None
@@ -113,7 +118,7 @@ def filled(
         template,
         style=asset("style.css", "interaction.css", *styles, *["timeline.css"] * more_of)
         if target == "html"
-        else _pdf_style(paper, *styles),
+        else f"@page {{ size: {paper}; }}",
         script=_script(*_OF_PAGE, *_OF_TIMELINE * more_of),
         report=report,
         summary=summary,
@@ -143,12 +148,6 @@ def _rendered(template: str, *, style: str, script: str, **names: Any) -> str:
 
 
 @cache
-def asset(*names: str) -> str:
-    """Join the texts of these files of templates/."""
-    return "".join((TEMPLATES / name).read_text(encoding="utf-8") for name in names)
-
-
-@cache
 def _script(*names: str) -> str:
     """Join scripts, without indentation and comments of whole lines.
 
@@ -169,17 +168,8 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=_printable,
     )
-    environment.globals.update(
-        bar=_bar,
-        count=count,
-        grid=grid.rows,
-        moment=moment,
-        pdf_layout=pdf_layout,
-        room_of=room_of,
-        swatch=_swatch,
-        width_of=grid.width_of,
-    )
-    environment.filters.update(camel=_camel, coded=coded, encoded=_encoded, glued=glued)
+    environment.globals.update(bar=_bar, count=count, grid=grid.rows, moment=moment, pdf_layout=pdf_layout, room_of=room_of, swatch=_swatch)
+    environment.filters.update(camel=_camel, coded=coded, encoded=_encoded, glued=glued, isolated=_isolated, sort_key=_sort_key)
     return environment
 
 
@@ -187,14 +177,17 @@ def _printable(value: Any) -> Any:
     return printable(value) if type(value) is str else value
 
 
-@cache
-def _pdf_style(paper: str, *styles: str) -> str:
-    """Return the style for paper, with light colors instead of variables."""
-    screen = asset("style.css", *styles)
-    # WeasyPrint would resolve each variable again for every cell.
-    colors = dict(re.findall(r"--([\w-]+): (#\w+);", screen[: screen.index("@media")]))
-    style = re.sub(r"@media[^{]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}", "", screen[screen.index("}") + 1 :])
-    return re.sub(r"var\(--([\w-]+)\)", lambda match: colors[match[1]], style) + asset("pdf.css").replace("@PAPER@", paper)
+def _isolated(text: str | Markup) -> str | Markup:
+    """Keep a text that turns the direction of writing from turning what is next to it."""
+    turns = not text.isascii() and any(unicodedata.bidirectional(one) in _TURNING for one in text)
+    return Markup("<bdi>{}</bdi>").format(_printable(text)) if turns else text
+
+
+def _sort_key(value: float | str) -> float | str:
+    """Shorten a number to the seven digits that an order needs."""
+    if not isinstance(value, float) or not math.isfinite(value):
+        return value
+    return round(value) if abs(value) >= _EXACT else float(f"{value:.7g}")
 
 
 def _inline(figure: Figure) -> Markup:
@@ -205,7 +198,7 @@ def _inline(figure: Figure) -> Markup:
 
 def _image(printed: Printed, figure: Figure) -> Markup:
     """Return an image of the SVG, which WeasyPrint lays out faster than inline SVG."""
-    data = base64.b64encode(printed.text(_TOOLTIP.sub("", figure.svg)).encode()).decode()
+    data = base64.b64encode(printed.text(left_anchored(_TOOLTIP.sub("", figure.svg))).encode()).decode()
     return Markup('<img src="data:image/svg+xml;base64,{}" alt="{}">').format(data, printable(figure.alt))
 
 

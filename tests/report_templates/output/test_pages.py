@@ -25,6 +25,7 @@ from postrun.report_templates.output.chapters import chapters
 from postrun.report_templates.output.pages import page
 from postrun.report_templates.output.pdf_tables import pdf_layout
 from postrun.report_templates.output.section_list import SECTIONS, context, name_of
+from postrun.report_templates.output.styles import pdf_style
 from postrun.report_templates.text.look import Look
 from postrun.report_templates.text.section_names import NAMES
 from report_pages import html_of
@@ -107,7 +108,7 @@ def test_names_of_kernels_are_in_the_font_of_code(rich: Report) -> None:
         text = html_of(rich, target)
         rows = text[text.index("Kernels by total time") :]
         assert re.match(r'<th scope="row" class="[\w ]*\bcode"', rows[rows.index('<th scope="row"') :])
-        assert re.search(r'code, \.code \{ font-family: "Roboto Mono"', text)
+        assert re.search(r'code, \.code \{ font-family: "Roboto Mono"', text if target == "html" else pdf_style())
     assert ' class="code"' in themed(drawing(9, 9, [svg_text(0, 0, "gemm", code=True)]))
 
 
