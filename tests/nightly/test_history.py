@@ -91,7 +91,7 @@ def test_a_label_counts_before_a_pattern_and_a_pattern_before_the_name() -> None
     assert family_of("a", "team/special/1", {}, patterns) == "special"
     assert family_of("vit-x", "x", {}, patterns) == "vit"
     assert family_of("other-1", "x", {}, patterns) == "other"
-    with pytest.raises(UsageError, match="no regular expression"):
+    with pytest.raises(UsageError, match="not a regular expression"):
         patterns_of(["("])
 
 

@@ -48,7 +48,7 @@ def test_redacted_failures_contain_no_folder_or_host(source: Path, tmp_path: Pat
     data = told(source, "-o", tmp_path / "reports", *OPTIONS, *REDACTED)
     assert [one["id"] for one in data["failed"]] == ["bad"]
     written = everything(tmp_path / "reports")
-    assert "<title>postrun: reports</title>" in written
+    assert "<title>reports: postrun nightly reports</title>" in written
     assert data["failed"][0]["reason"].startswith("bad: ")
     for secret in (str(tmp_path), "with blank", tmp_path.name, HOST):
         assert secret not in written, secret
