@@ -138,13 +138,26 @@ def _bars(group: Bins, axis: Axis, base: float, tall: float, meaning: str) -> li
             middle = (first + last) / 2
             drawn.append(svg.rect(middle - _SLIM / 2, base - tall, _SLIM, tall, MEANINGS[meaning]))
         else:
-            drawn.append(svg.path(_outline(group, axis, base, tall / highest), MEANINGS[meaning]))
+            title = group.label or f"{count(sum(group.counts))} in all"
+            drawn.append(svg.path(_outline(group, axis, base, tall / highest), MEANINGS[meaning], title=title, data=_counts(group)))
     limit = group.limit if group.limit is not None and group.edges[0] <= group.limit <= group.edges[-1] else None
     for value, dashes in ((group.mark, "3 2"), (limit, None)):
         if value is not None:
             x = axis.x(value)
             drawn.append(svg.line(x, base, x, base - tall - 3, INK, dashes=dashes))
     return drawn
+
+
+def _counts(group: Bins) -> str:
+    """Return the attribute with the counts; "" for edges without a rule."""
+    low, high, bins = group.edges[0], group.edges[-1], len(group.counts)
+    ratio = (high / low) ** (1 / bins) if group.logarithmic and low > 0 else 0.0
+    ruled = [low * ratio**i if ratio else low + (high - low) * i / bins for i in range(bins + 1)]
+    if any(abs(edge - given) > (after - edge) / 100 for edge, after, given in zip(ruled, ruled[1:], group.edges, strict=False)):
+        return ""
+    unit = time_unit(high)
+    ends = f"{low / unit.nanoseconds:.6g} {high / unit.nanoseconds:.6g} {'log' if ratio else 'even'} {unit.name}"
+    return f' data-bins="{ends} {" ".join(map(str, group.counts))}"'
 
 
 def _outline(group: Bins, axis: Axis, base: float, scale: float) -> str:

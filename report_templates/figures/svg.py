@@ -79,11 +79,12 @@ def circle(x: float, y: float, radius: float, fill: str, stroke: str, *, opacity
     return f'<circle cx="{number(x)}" cy="{number(y)}" r="{number(radius)}" fill="{fill}" stroke="{stroke}"{faded}{tail}'
 
 
-def path(d: str, fill: str, *, opacity: float = 1.0, stroke: str | None = None, title: str | None = None) -> str:
+def path(d: str, fill: str, *, opacity: float = 1.0, stroke: str | None = None, title: str | None = None, data: object = "") -> str:
+    """Draw a field. ``data``: the attribute from which tooltip.js reads values."""
     faded = f' fill-opacity="{number(opacity)}"' if opacity < 1 else ""
     edge = f' stroke="{stroke}" stroke-width="1.5"' if stroke else ""
     tail = f"><title>{text_of(title)}</title></path>" if title else "/>"
-    return f'<path d="{d}" fill="{fill}"{faded}{edge}{tail}'
+    return f'<path d="{d}" fill="{fill}"{faded}{edge}{data}{tail}'
 
 
 @dataclass(frozen=True, slots=True)

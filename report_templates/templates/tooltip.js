@@ -44,8 +44,17 @@
     const across = form[0] === "{}" ? rounded(Number(left) + x * perX, perX * 10) : String(Math.round(Number(left) + x * perX));
     return `: ${rounded(Number(top) + y * perY, perY)} at ${form.join("\u00a0").replace("{}", across)}`;
   }
+  // The count of the bar at x, and the ends of its bin. Bars follow each other in the path; a bin without a count has none.
+  function bin(mark, x) {
+    const [low, high, spacing, unit, ...counts] = mark.dataset.bins.split(" "), bins = counts.length;
+    const bars = [...mark.getAttribute("d").matchAll(/V[\d.]+H([\d.]+)/g)].map((bar) => Number(bar[1])), filled = counts.flatMap((count, i) => (count === "0" ? [] : [i]));
+    const place = bars.findIndex((right) => x <= right), i = filled[place < 0 ? bars.length - 1 : place];
+    const edge = (k) => (spacing === "log" ? low * (high / low) ** (k / bins) : Number(low) + (high - low) * k / bins), wide = edge(i + 1) - edge(i);
+    return `: ${Number(counts[i]).toLocaleString("en-US")} at ${rounded(edge(i), wide * 10)} to ${rounded(edge(i + 1), wide * 10)}\u00a0${unit}`;
+  }
+  const inFigure = (svg, clientX, clientY) => new DOMPoint(clientX, clientY).matrixTransform(svg.getScreenCTM().inverse());
   function nearest(svg, clientX, clientY) {
-    const matrix = svg.getScreenCTM().inverse(), { x, y } = new DOMPoint(clientX, clientY).matrixTransform(matrix);
+    const { x, y } = inFigure(svg, clientX, clientY);
     let best = null, least = NEAR;
     for (const curve of svg.querySelectorAll("[data-axes]")) {
       const height = heightAt(curve.points ??= pointsOf(curve), x);
@@ -57,7 +66,7 @@
   function point(svg, event) {
     // The number of a bar lies above the bar.
     const one = document.elementsFromPoint(event.clientX, event.clientY).find((other) => titled(other) && !other.dataset.axes);
-    if (one) { show(one, event.clientX, event.clientY, ""); return; }
+    if (one) { show(one, event.clientX, event.clientY, one.dataset.bins ? bin(one, inFigure(svg, event.clientX, event.clientY).x) : ""); return; }
     const found = nearest(svg, event.clientX, event.clientY);
     if (found) show(found[0], event.clientX, event.clientY, reading(...found)); else hide();
   }
@@ -65,7 +74,7 @@
     const marks = [...svg.querySelectorAll("title")].map((one) => one.parentElement), at = marks.indexOf(mark);
     const next = marks[at < 0 ? (by > 0 ? 0 : marks.length - 1) : Math.max(0, Math.min(marks.length - 1, at + by))];
     const box = next.getBoundingClientRect();
-    show(next, box.left + box.width / 2, box.bottom - 12, next.dataset.axes ? reading(next, ...pointsOf(next).at(-1)) : "");
+    show(next, box.left + box.width / 2, box.bottom - 12, next.dataset.axes ? reading(next, ...pointsOf(next).at(-1)) : next.dataset.bins ? bin(next, 0) : "");
   }
 
   document.addEventListener("DOMContentLoaded", () => {

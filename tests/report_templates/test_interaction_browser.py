@@ -347,6 +347,28 @@ def test_a_curve_shows_its_value_at_the_pointer(browse: Any, rich: Report) -> No
     assert float(match[1]) == pytest.approx(step.duration_ns / MS, abs=1.0)
 
 
+def test_a_histogram_shows_the_count_of_the_bar_at_the_pointer(browse: Any, rich: Report) -> None:
+    """The highest bar of the latencies: 40 bins of equal ratio from 10**2.5 ns."""
+    point = """(() => {
+      const mark = document.querySelector("#launches-latency [data-bins]"), svg = mark.ownerSVGElement;
+      svg.scrollIntoView({ block: "center" });
+      const bars = [...mark.getAttribute("d").matchAll(/V([\\d.]+)H([\\d.]+)/g)].map((bar) => bar.slice(1).map(Number));
+      const highest = bars.reduce((best, bar) => (bar[0] < best[0] ? bar : best));
+      const at = new DOMPoint(highest[1] - 1, highest[0] + 1).matrixTransform(svg.getScreenCTM());
+      svg.dispatchEvent(new PointerEvent("pointermove", { clientX: at.x, clientY: at.y, bubbles: true }));
+      return document.querySelector(".tip").textContent;
+    })()"""
+    words = browse(OPEN, {"wait": 200, "run": point})[-1]
+    histogram = rich.launches.histogram
+    assert histogram is not None
+    highest = histogram.counts.index(max(histogram.counts))
+    match = re.fullmatch(r"[\d,]+ in all: ([\d,]+) at ([\d.]+) to ([\d.]+)\u00a0(\w+)", words)
+    assert match is not None
+    assert int(match[1].replace(",", "")) == histogram.counts[highest]
+    unit = {"ms": 1e6, "µs": 1e3}[match[4]]
+    assert [float(match[2]) * unit, float(match[3]) * unit] == pytest.approx(histogram.edges[highest : highest + 2], rel=0.15)
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_in_what_is_highlighted(browse: Any, scheme: str) -> None:
     figure = "#time-breakdown-devices svg"
