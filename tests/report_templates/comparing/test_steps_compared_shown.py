@@ -55,7 +55,8 @@ def test_bars_over_the_steps(rich: Report) -> None:
     # It computes 200 ms; the median of 20, 22, 200 and 20 is 21.
     assert re.findall(r">(400[^<]*)</text>", figure.svg) == ["400 · step 2: +179\u00a0ms computation"]
     heights = {
-        (label, name): float(height) for height, label, name in re.findall(r'height="([\d.]+)"[^>]*><title>step (\d), ([a-z ]+):', figure.svg)
+        (label, name): float(height)
+        for height, label, name in re.findall(r'height="([\d.]+)"[^>]*><title>step (\d), ([a-z ]+):', figure.svg)
     }
     assert heights["0", "computation"] == pytest.approx(120 * 20 / 44, abs=0.01)
     assert heights["1", "idle"] == pytest.approx(120 * 5.5 / 44, abs=0.01)
