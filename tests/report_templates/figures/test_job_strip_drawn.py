@@ -43,6 +43,19 @@ def labels(svg: str) -> list[tuple[str, float, float]]:
     return result
 
 
+def test_the_curve_can_be_read_at_the_pointer() -> None:
+    """80% from 25 s to 50 s of 100 s, by the attribute that the tooltip reads."""
+    svg = job_strip(100 * S, PHASES, [0, 25 * S, 50 * S, 75 * S], [50.0, 80.0, 20.0, 20.0], [])
+    area = next(one for one in ElementTree.fromstring(svg).iter(SVG + "path") if one.get("data-axes"))
+    x0, per_x, y0, per_y, *form = (area.get("data-axes") or "").split(" ")
+    numbers = [float(number) for number in re.findall(r"[0-9.]+", area.get("d") or "")]
+    corners = [(float(x0) + x * float(per_x), float(y0) + y * float(per_y)) for x, y in zip(numbers[::2], numbers[1::2], strict=True)]
+    assert form == ["{}", "s"]
+    assert (pytest.approx(25, abs=0.1), pytest.approx(80, abs=0.2)) in corners
+    assert (pytest.approx(50, abs=0.1), pytest.approx(80, abs=0.2)) in corners
+    assert (pytest.approx(100, abs=0.1), pytest.approx(20, abs=0.2)) in corners
+
+
 @pytest.mark.parametrize("width", [WIDTH, NARROW])
 def test_phases_and_marks_are_at_their_times(width: float) -> None:
     marks = [Mark("dip to 20%", ": HostPauses", 40 * S, 50 * S), Mark("profile window", "", 30 * S, 30 * S + 1, "window")]
