@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from ...analysis.report.loop_details import SlowStep
+from ...analysis.report.steps import Step
+
 _MS: Final = 1_000_000
 
 
@@ -15,6 +18,10 @@ class Span:
     start_ns: int
     end_ns: int
     rank: int | None = None
+
+
+def step_span(step: Step | SlowStep) -> Span:
+    return Span(step.start_ns, step.start_ns + step.duration_ns, step.rank)
 
 
 @dataclass(frozen=True, slots=True)

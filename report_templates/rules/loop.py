@@ -17,7 +17,7 @@ from ...analysis.report.loop_details import (
 )
 from ..blocks import Figure, say
 from ..blocks.pooled import pooled
-from ..blocks.spans import Span
+from ..blocks.spans import step_span
 from ..blocks.tables import Cell, Col, table
 from ..figures.distribution import Row, distribution
 from ..figures.histogram import histogram
@@ -74,7 +74,7 @@ def step_outlier(context: RuleContext, details: StepOutlierDetails) -> Blocks:
                 lambda step: context.after(step.start_ns),
                 kind="number",
                 html_only=True,
-                span=lambda step: Span(step.start_ns, step.start_ns + step.duration_ns, step.rank),
+                span=lambda step: step_span(step),
             ),
             Col("Duration", lambda step: step.duration_ns, duration),
             Col("Typical", lambda step: step.typical_ns, duration),

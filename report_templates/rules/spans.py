@@ -7,7 +7,7 @@ from ...analysis.report.loop_details import StepOutlierDetails
 from ...analysis.report.rules import ISSUES, RuleResult
 from ...analysis.report.sample_details import GPUMemoryIncreaseDetails, LowGPUUtilizationDetails
 from ...analysis.report.trace_details import HostBoundDetails
-from ..blocks.spans import Span
+from ..blocks.spans import Span, step_span
 
 
 def span_of(rule: RuleResult) -> Span | None:
@@ -29,7 +29,7 @@ def _worst(rule: RuleResult) -> Span | None:
     details = rule.details
     if isinstance(details, StepOutlierDetails):
         outlier = next((step for step in details.slowest if step.outlier), None)
-        return None if outlier is None else Span(outlier.start_ns, outlier.start_ns + outlier.duration_ns, outlier.rank)
+        return None if outlier is None else step_span(outlier)
     if isinstance(details, HostBoundDetails) and details.longest:
         wait = details.longest[0]
         return Span(wait.start_ns, wait.start_ns + wait.time_ns)

@@ -16,7 +16,7 @@ from ...analysis.steps.step_time import FROM_STEP_TO_STEP, lengths_by_step, step
 from ...analysis.toolkit import wording
 from ..blocks import Figure, Section, bar_rows, say, worth_drawing
 from ..blocks.pooled import binned, pooled
-from ..blocks.spans import Span
+from ..blocks.spans import step_span
 from ..blocks.tables import Cell, Col, table
 from ..figures import distribution
 from ..figures.axes import time_unit
@@ -65,6 +65,7 @@ def steps(report: Report) -> Section:
     outer = any(group.quantiles.count >= _MIN_STEPS for group in groups)
     listed = _by_group(metrics.steps)
     slowest = sorted((step for group in groups for step in group.slowest), key=lambda step: -step.duration_ns)[:10]
+    began = since(report.run.started_at_ns or 0)
     blocks = [
         _distribution(groups, listed),
         table(
@@ -75,13 +76,7 @@ def steps(report: Report) -> Section:
             Col("Steps", lambda group: group.quantiles.count, count),
             Col("Step time (median)", lambda group: group.step_time_ns, duration, when=any(group.step_time_ns for group in groups)),
             Col("max", lambda group: group.quantiles.max, duration),
-            Col(
-                "p99",
-                lambda group: group.quantiles.p99 if group.quantiles.count >= _MIN_STEPS else None,
-                duration,
-                when=outer,
-                html_only=True,
-            ),
+            Col("p99", lambda row: row.quantiles.p99 if row.quantiles.count >= _MIN_STEPS else None, duration, when=outer, html_only=True),
             Col("p95", lambda group: group.quantiles.p95 if group.quantiles.count >= _MIN_STEPS else None, duration, when=outer),
             Col("p50", lambda group: group.quantiles.p50, duration),
             Col("min", lambda group: group.quantiles.min, duration, html_only=True),
@@ -101,13 +96,7 @@ def steps(report: Report) -> Section:
                 kind="name",
             ),
             Col("Process", lambda step: labels.process(step.node, step.rank, step.pid, step.phase)),
-            Col(
-                "Began after",
-                lambda step: step.start_ns,
-                since(report.run.started_at_ns or 0),
-                html_only=True,
-                span=lambda step: Span(step.start_ns, step.start_ns + step.duration_ns, step.rank),
-            ),
+            Col("Began after", lambda row: row.start_ns, began, html_only=True, span=lambda row: step_span(row)),
             Col("GPU time" if all(step.on_device for step in slowest) else "Duration", lambda step: step.duration_ns, duration),
             Col("On the host", lambda step: step.host_duration_ns, duration, when=any(step.on_device for step in slowest)),
             pdf_rows=6,
