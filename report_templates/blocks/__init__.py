@@ -27,6 +27,7 @@ T = TypeVar("T")
 _WIDTH: Final = re.compile(r'width="([0-9.]+)"')
 SECTORS: Final = 8
 BARS: Final = 16
+FEWEST: Final = 20  # values whose distribution has a shape; a table is enough for fewer
 _OF_CODE: Final = ("Function", "Kernel", "Operator")  # headings of names in the legend of a ring
 
 
@@ -285,7 +286,7 @@ def line_of(pairs: Iterable[tuple[str, str]], longest: int = 80) -> str:
 
 def worth_drawing(quantiles: Quantiles) -> bool:
     """Test whether there are enough values that are not nearly equal."""
-    return quantiles.count >= 5 and quantiles.p95 - quantiles.p5 > 0.01 * quantiles.p50
+    return quantiles.count >= FEWEST and quantiles.p95 - quantiles.p5 > 0.01 * quantiles.p50
 
 
 def bins_of(label: str, histogram: Histogram, median: float | None, limit: float = math.inf) -> Bins:

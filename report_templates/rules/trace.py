@@ -434,7 +434,7 @@ def _by_device(
         pdf_rows=_in_pdf(devices),
     )
     known = [device for device in devices if device.span_ns]
-    if not known or not parts:
+    if len(known) < 2 or not parts:  # the finding states the share of a single device
         return None, rows
     bars, more = bar_rows(
         [(device_name(device), [100.0 * max(0.0, of(device) or 0.0) / device.span_ns for _, of in parts]) for device in known],

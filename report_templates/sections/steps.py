@@ -14,7 +14,7 @@ from ...analysis.report.steps import Step, StepGroup, StepParts
 from ...analysis.steps.profiled import ENOUGH
 from ...analysis.steps.step_time import FROM_STEP_TO_STEP, lengths_by_step, step_times
 from ...analysis.toolkit import wording
-from ..blocks import Figure, Section, bar_rows, say, worth_drawing
+from ..blocks import FEWEST, Figure, Section, bar_rows, say, worth_drawing
 from ..blocks.pooled import binned, pooled
 from ..blocks.spans import step_span
 from ..blocks.tables import Cell, Col, table
@@ -220,7 +220,7 @@ def _longest(group: StepGroup, every: _Listed) -> tuple[float, str]:
 
 def _distribution(groups: Sequence[StepGroup], listed: _Listed) -> Figure | None:
     """Draw a row per phase over all processes, unless the table is enough."""
-    if not any(group.quantiles.count > 4 for group in groups) or (len(groups) == 1 and not worth_drawing(groups[0].quantiles)):
+    if sum(group.quantiles.count for group in groups) < FEWEST or (len(groups) == 1 and not worth_drawing(groups[0].quantiles)):
         return None
     kinds = list(dict.fromkeys((group.phase, group.on_device) for group in groups))
     several = len({phase for phase, _ in kinds}) < len(kinds)

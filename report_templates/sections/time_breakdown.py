@@ -8,7 +8,7 @@ from typing import Final
 
 from ...analysis.report.device import DeviceTime
 from ...analysis.report.model import Report
-from ..blocks import Figure, Section, bar_rows, say
+from ..blocks import Figure, Only, Section, bar_rows, say
 from ..blocks.tables import Cell, Col, table
 from ..figures.stacked_bars import Part, stacked_bars
 from ..text import labels
@@ -44,7 +44,7 @@ def time_breakdown(report: Report) -> Section:
     )
     figure = Figure("time-breakdown-devices", stacked_bars(PARTS, rows, "%", axis_end=100.0), _lead(devices), caption)
     section.add(
-        figure,
+        figure if len(devices) > 1 else Only("html", figure),
         table(
             "time-breakdown-table",
             "GPU time by rank",
