@@ -89,7 +89,7 @@ def launches(report: Report) -> Section:
                 span=lambda pair: Span(pair.launch_start_ns, pair.run_start_ns, pair.rank),
             ),
             Col("Latency", lambda pair: pair.latency_ns, duration),
-            pdf_rows=0,
+            pdf_rows=5,
         ),
         table(
             "launches-calls",
