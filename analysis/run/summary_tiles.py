@@ -21,6 +21,7 @@ from .summary_steps import SEVERAL, data_loading, loading_basis, longest_step, p
 NOT_KNOWN: Final = "—"
 MOST_TILES: Final = 4
 _UNKNOWN_PERCENT: Final = 5.0  # unknown precision from which the tile states it
+_LEAST_TYPE: Final = 1.0  # percent of the matrix time from which the peak of a type is named
 _LEAST_LOSS: Final = 1.0  # percent; smaller waits for data and copies have no tile
 
 # Keys of the tiles in their order. Of each group the first known figure has a tile.
@@ -132,23 +133,29 @@ def _mfu(data: SummaryData) -> Tile:
         return _unknown(key, label, (work and work.no_mfu) or "no operators with known FLOPs", anchor)
     value = f"{'at least ' if work.lower_bound else ''}{brief_percent(work.mfu_percent)}"
     over = {"steps": "step time", "iterations": "iteration time"}.get(work.measured_over or "", work.measured_over or "time")
-    return Tile(key, label, value, f"model FLOPs over {over} × {_peak(work)}", anchor, work.mfu_percent)
+    return Tile(key, label, value, f"model FLOPs over {over} × {_peak(data, work)}", anchor, work.mfu_percent)
 
 
-def _peak(work: Efficiency) -> str:
-    """Name the dense peak of the type with the largest number of FLOPs."""
+def _peak(data: SummaryData, work: Efficiency) -> str:
+    """Name the dense peaks of the types in which the matrix work ran, the largest part first.
+
+    Without their shares: of the types of the operators' inputs, by FLOPs.
+    """
     products = {peaks.product: peaks for peaks in work.peaks}
     if len(products) != 1:
         return "dense peaks"
     (peaks,) = products.values()
-    flop: dict[str, int] = {}
-    for row in work.operators:
-        if row.compute_type in peaks.flop_per_s and row.flop_per_call:
-            flop[row.compute_type] = flop.get(row.compute_type, 0) + row.calls * row.flop_per_call
-    if not flop:
+    parts: dict[str, float] = {share.name.lower(): share.percent for share in data.report.precision.matrix if share.percent >= _LEAST_TYPE}
+    if not parts.keys() & peaks.flop_per_s.keys():
+        parts = {}
+        for row in work.operators:
+            if row.compute_type and row.flop_per_call:
+                parts[row.compute_type] = parts.get(row.compute_type, 0) + row.calls * row.flop_per_call
+    kinds = sorted(parts.keys() & peaks.flop_per_s.keys(), key=lambda kind: (-parts[kind], kind))
+    if not kinds:
         return "dense peak"
-    kind = max(flop, key=lambda name: flop[name])
-    return f"dense peak ({kind.upper()} {wording.significant(peaks.flop_per_s[kind] / 1e12)} TFLOPS)"
+    named = ", ".join(f"{kind.upper()} {wording.significant(peaks.flop_per_s[kind] / 1e12)}" for kind in kinds)
+    return f"dense {'peak' if len(kinds) == 1 else 'peaks'} ({named} TFLOPS)"
 
 
 def _gpu_memory(data: SummaryData) -> Tile:

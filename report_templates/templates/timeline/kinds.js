@@ -6,4 +6,4 @@ const COLORS = { computation: "computation", communication: "communication", mem
 const WORDS = { computation: "computation", communication: "communication", memory: "memory operation", sync: "synchronization", launch: "launch call",
   host: "host operation", annotation: "annotation", step: "step", merged: "several short events, merged" };
 const PLAIN = new Set(["step", "annotation", "merged"]);
-const ON_DARK = new Set(["computation", "communication", "loading", "other"]);
+const ON_DARK = new Set(["computation", "communication", "loading", "annotation", "merged"]);

@@ -248,8 +248,11 @@ def test_mfu_states_its_divisor() -> None:
     result = tile(summed(efficiency=work), "mfu")
     assert (result.value, result.detail) == (
         f"at least {whole_percent(41)}",
-        "model FLOPs over step time × dense peak (BF16 989 TFLOPS)",
+        "model FLOPs over step time × dense peaks (BF16 989, FP32 67.0 TFLOPS)",
     )
+    matrix = (Share("BF16", 993, 1, 99.3), Share("FP32", 7, 1, 0.7))
+    ran = tile(summed(efficiency=work, matrix=matrix), "mfu")
+    assert ran.detail == "model FLOPs over step time × dense peak (BF16 989 TFLOPS)"
     assert tile(summed(efficiency=Efficiency(no_mfu="No shapes.")), "mfu").detail == "No shapes."
 
 
