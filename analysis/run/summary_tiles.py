@@ -137,7 +137,7 @@ def _mfu(data: SummaryData) -> Tile:
 
 
 def _peak(data: SummaryData, work: Efficiency) -> str:
-    """Name the dense peaks of the types in which the matrix work ran, the largest part first.
+    """Name the dense peaks of the types of the matrix work, the largest part first.
 
     Without their shares: of the types of the operators' inputs, by FLOPs.
     """
