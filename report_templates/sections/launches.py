@@ -48,7 +48,7 @@ def launches(report: Report) -> Section:
             duration(latency.p95),
             duration(latency.max),
             plural(summary.pairs, "launch", "launches"),
-            f"; {count(summary.negative)} kernels started before the call returned" if summary.negative else "",
+            f"; {plural(summary.negative, 'kernel')} started before the call returned" if summary.negative else "",
         )
     else:
         lead = say("{}", summary.absent or "No launch call of this run is linked to device work.")

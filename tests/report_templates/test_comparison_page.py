@@ -140,7 +140,7 @@ def test_bars_are_as_long_as_the_effects_of_their_table(rich_made: Comparison) -
     within = (dataclasses.replace(rich_made.whole, name="communication", effect_ns=8e6),)
     text = pages(dataclasses.replace(rich_made, parts=parts, within=within, basis=Basis("second", 1.0, 1.0, "")), "html")
     table = text[text.index('id="time-table"') :].partition("</table>")[0]
-    bars = {name: float(share) for name, share in re.findall(r"<bdi>([^<]*)</bdi></th>(?:(?!</tr>).)*?--p:([\d.]+)", table)}
+    bars = {name: float(share) for name, share in re.findall(r'<th scope="row"[^>]*>([^<]*)</th>(?:(?!</tr>).)*?--p:([\d.]+)', table)}
     assert bars == pytest.approx(
         {"computation": 0.46, "exposed memory operations": 0.23, "exposed communication": 0.115, "communication": 0.92}
     )

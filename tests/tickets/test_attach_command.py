@@ -97,7 +97,7 @@ def test_a_dry_run_contacts_nobody_and_shows_no_token(folder: Path, gitlab: Fake
         (("--to", "github:o/r#1"), 2, "POSTRUN_GITHUB_TOKEN_FILE"),
         (("--to", "jira:PROJ"), 2, "no ticket in it"),
         (("--to", "PROJ-12"), 2, "accepted are"),
-        (("--to", "mailto:nobody"), 2, "no mail address"),
+        (("--to", "mailto:nobody"), 2, "not a mail address"),
         (("--to", "http://x.org/y"), 2, "--insecure-http"),
         (("--to", "redmine:1", "--attach", "docx"), 2, "pdf, html, json"),
         (("--to", "redmine:1", "--attach", "html"), 4, "there is no report.html"),

@@ -68,13 +68,11 @@ def test_the_sentence_says_of_which_runs_the_quantiles_are(make_store: MakeStore
     devices, calls = [run(2000, 1), run(5000, 2), run(5900, 3)], [call(1000, 1), call(2000, 2), call(6000, 3)]
     section = launches_section(assemble(make_store(device_event=devices, host_event=calls), Options()))
     assert str(section.lead).replace("\N{NO-BREAK SPACE}", " ") == (
-        "3 launches started device work; half of the 2 kernels that began after the call returned began within 2.00 µs of the return of"
-        " the call, 95% within 2.90 µs, the last after 3.00 µs. 1 more began before the call returned."
+        "Launch latency: median 2.00 µs, p95 2.90 µs, longest 3.00 µs (3 launches; 1 kernel started before the call returned)."
     )
     section = launches_section(assemble(make_store(device_event=devices[:2], host_event=calls[:2]), Options()))
     assert str(section.lead).replace("\N{NO-BREAK SPACE}", " ") == (
-        "2 launches started device work; half of them began within 2.00 µs of the return of the call, 95% within 2.90 µs, the last after"
-        " 3.00 µs."
+        "Launch latency: median 2.00 µs, p95 2.90 µs, longest 3.00 µs (2 launches)."
     )
 
 

@@ -31,10 +31,10 @@ def test_the_text_is_that_of_the_standard_library(value: Any) -> None:
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_non_finite_numbers_are_refused(value: float) -> None:
-    with pytest.raises(ValueError, match="no number of JSON"):
+    with pytest.raises(ValueError, match="not a number of JSON"):
         json_text({"a": [value]})
 
 
 def test_other_objects_are_refused() -> None:
-    with pytest.raises(TypeError, match="set is no value"):
+    with pytest.raises(TypeError, match="set is not a JSON value"):
         json_text([{1}])

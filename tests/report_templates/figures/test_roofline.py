@@ -16,7 +16,7 @@ from postrun.report_templates.figures.stacked_bars import Part
 
 KINDS = [Part("compute", "computation"), Part("served by cache", "memory", 0.45)]
 CIRCLE = re.compile(r'<circle cx="([^"]+)" cy="([^"]+)" r="([^"]+)" fill="([^"]+)"[^>]*>(?:<title>([^<]*)</title>)?')
-TEXT = re.compile(r'<text x="([^"]+)" y="([^"]+)" text-anchor="([^"]+)"[^>]*>([^<]*)</text>')
+TEXT = re.compile(r'<text x="([^"]+)" y="([^"]+)"(?: text-anchor="([^"]+)")?[^>]*>([^<]*)</text>')
 LINE = re.compile(r'<line x1="([^"]+)" y1="([^"]+)" x2="([^"]+)" y2="([^"]+)" stroke="#1b1f24"')
 
 
