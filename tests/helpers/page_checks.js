@@ -24,7 +24,7 @@ function look() {
   }
 
   const range = document.createRange();
-  for (const element of document.body.querySelectorAll("*:not(svg *):not(script):not(.quiet):not(.skip)")) {
+  for (const element of document.body.querySelectorAll("*:not(svg *):not(script):not(.quiet):not(.skip):not(.tl-heard)")) {
     const own = element.getBoundingClientRect();
     if (!seen(own)) continue;
     const style = getComputedStyle(element);
@@ -79,7 +79,8 @@ function look() {
   for (const element of document.querySelectorAll("[id]")) named.set(element.id, (named.get(element.id) ?? 0) + 1);
   for (const [id, count] of named) if (count > 1) found.push(`the id ${id} is there ${count} times`);
   for (const link of document.querySelectorAll('a[href^="#"]')) {
-    if (!named.has(decodeURIComponent(link.getAttribute("href").slice(1)))) found.push(`leads nowhere: ${link.getAttribute("href")} in ${where(link)}`);
+    const inTimeline = named.has("timeline") && /^#(t=[\d.]+-[\d.]+(&rank=\d+)?|rank=\d+)$/.test(link.getAttribute("href"));
+    if (!inTimeline && !named.has(decodeURIComponent(link.getAttribute("href").slice(1)))) found.push(`leads nowhere: ${link.getAttribute("href")} in ${where(link)}`);
   }
   for (const name of ["aria-labelledby", "aria-describedby", "aria-controls"]) {
     for (const element of document.querySelectorAll(`[${name}]`)) {

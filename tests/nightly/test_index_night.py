@@ -99,7 +99,7 @@ def test_the_words_of_families_and_regressions(source: Path) -> None:
     families = {one["name"] for one in json.loads((source.parent / "out" / "index.json").read_text())["families"]}
     assert families == {"gpt", "bert"}
     for words, message in (
-        (("--family", "("), "no regular expression"),
+        (("--family", "("), "not a regular expression"),
         (("--regression-threshold", "-1"), "--regression-threshold"),
         (("--regression-history", "2"), "whole number from 3 to 50"),
         (("--new-issue-history", "0"), "whole number from 1 to 50"),

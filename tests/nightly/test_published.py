@@ -74,7 +74,7 @@ def test_without_redaction_reasons_are_relative_to_the_source(source: Path, tmp_
     data = told(source, "-o", tmp_path / "reports", *OPTIONS)
     assert str(source) not in data["failed"][0]["reason"]
     assert data["failed"][0]["reason"].startswith("bad: ")
-    assert f"<title>postrun: {tmp_path / 'reports'}</title>" in (tmp_path / "reports/index.html").read_text()
+    assert f"<title>{tmp_path / 'reports'}: postrun nightly reports</title>" in (tmp_path / "reports/index.html").read_text()
 
 
 def test_only_whole_paths_are_made_relative() -> None:
