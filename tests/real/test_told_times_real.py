@@ -63,7 +63,7 @@ def test_a_window_of_a_job_does_not_tell_its_end(shared_data: Path) -> None:
     assert labels == ["Start time", "End time", "Recorded time", "Training loop start", "Training loop end"]
     legend = statistics.figures["parts"].legend
     assert legend is not None
-    assert [row[0].text for row in legend.rows] == ["Before the first step", "Training loop", "After the last step"]
+    assert [row[0].text for row in legend.rows] == ["Training loop", "After the last step"]
 
 
 def test_ranges_named_as_data_loading_count_where_there_are_no_events(shared_data: Path) -> None:
