@@ -304,6 +304,7 @@ def test_128_ranks_are_drawn_as_their_extremes_and_the_median(rich: Report) -> N
     assert "all 128\u00a0ranks alike" in sections["time-breakdown"].figures["devices"].svg  # a few ns differ
     pooled = sections["steps"].figures["distribution"].svg
     assert not re.findall(r">rank \d+", pooled), "the steps of all ranks are one row"
+    assert "of all processes" in sections["steps"].figures["distribution"].caption
     for section in (content.summary, *content.sections, *(part for one in content.sections for part in one.parts)):
         for figure in section.figures.values():
             height = float(re.search(r'height="([\d.]+)"', figure.svg)[1])  # type: ignore[index]
@@ -336,6 +337,10 @@ def test_steps_and_ranges_of_nearly_equal_length_are_no_block(small_reports: dic
     steps = dataclasses.replace(report.steps, groups=(dataclasses.replace(group, quantiles=flat),))
     assert "steps-distribution" in html_of(report)
     assert "steps-distribution" not in html_of(dataclasses.replace(report, steps=steps))
+    for number in (19, 20):  # fewer steps than 20 are a table alone
+        few = dataclasses.replace(group, quantiles=dataclasses.replace(group.quantiles, count=number))
+        text = html_of(dataclasses.replace(report, steps=dataclasses.replace(report.steps, groups=(few,))))
+        assert ("steps-distribution" in text) is (number == 20)
 
 
 def with_steps(report: Report, steps: Steps) -> str:
