@@ -90,7 +90,7 @@ def _of_kernel(kernel: KernelChange, on: Basis) -> str:
         rate = " a second of GPU time" if on.unit == "second" else ""
         why.append(f"{_runs(kernel.base_count)} before, {_runs(kernel.new_count)} now{rate}")
     effect = f"{wording.duration(abs(kernel.effect_ns))} {unit} ({wording.change(kernel.base_ns, kernel.new_ns)})"
-    waits = " Its time holds the wait for other ranks." if kernel.category == "communication" else ""
+    waits = " Its time contains the wait for other ranks." if kernel.category == "communication" else ""
     return f"{name} {CHANGED[kernel.state]} by {effect}: {'; '.join(why)}.{waits}"
 
 

@@ -37,7 +37,7 @@
     const [x1, y1] = points[after], [x0, y0] = points[Math.max(0, after - 1)];
     return x1 > x0 ? y0 + (y1 - y0) * (x - x0) / (x1 - x0) : y1;
   }
-  // The value with as many decimals as a tenth of a pixel tells apart.
+  // The value with as many decimals as a tenth of a pixel distinguishes.
   const rounded = (value, pixel) => value.toFixed(Math.max(0, Math.min(9, Math.ceil(-Math.log10(Math.abs(pixel) / 10) - 1e-9))));
   function reading(curve, x, y) {
     const [left, perX, top, perY, ...form] = curve.dataset.axes.split(" ");

@@ -124,7 +124,7 @@ function addPainting(app) {
     flush();
     pen.globalAlpha = 1;
   }
-  // Told apart without color, too: communication has a dark edge above, memory operations one below, synchronization is hatched.
+  // Distinct without color: communication has a dark edge above, memory operations one below, synchronization is hatched.
   function mark(meaning, a, y, wide, h) {
     if (meaning === "communication") stripe(a, y, wide, h);
     else if (meaning === "memory") stripe(a, y + h - (h > 8 ? 2 : 1), wide, h);
