@@ -338,8 +338,8 @@ def test_steps_and_ranges_of_nearly_equal_length_are_no_block(small_reports: dic
     assert "steps-distribution" in html_of(report)
     assert "steps-distribution" not in html_of(dataclasses.replace(report, steps=steps))
     for number in (19, 20):  # fewer steps than 20 are a table alone
-        few = dataclasses.replace(group, quantiles=dataclasses.replace(group.quantiles, count=number))
-        text = html_of(dataclasses.replace(report, steps=dataclasses.replace(report.steps, groups=(few,))))
+        short = dataclasses.replace(group, quantiles=dataclasses.replace(group.quantiles, count=number))
+        text = html_of(dataclasses.replace(report, steps=dataclasses.replace(report.steps, groups=(short,))))
         assert ("steps-distribution" in text) is (number == 20)
 
 
