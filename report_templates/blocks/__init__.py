@@ -202,11 +202,12 @@ def ring(
     *,
     middle: tuple[str, str],
     total_percent: float | None = None,
+    html_note: str | None = None,
 ) -> Figure | None:
     """Draw a donut with the table of its parts; None without parts.
 
     The table has a bar per part. ``columns``: headings of name, texts, and percent. ``what`` begins the alt text. ``total_percent``: that
-    of the full ring (default: the sum of the parts, at most 100).
+    of the full ring (default: the sum of the parts, at most 100). ``html_note``: below the table in HTML.
     """
     parts = [part for part in parts if part.percent > 0] or list(parts)
     if not parts:
@@ -230,6 +231,7 @@ def ring(
         *(Col(label, partial(text, i), kind="number", html_only=label == "Count") for i, label in enumerate(columns[1:-1])),
         Col(columns[-1], lambda row: share_cell(row[1].percent, row[1].meaning), kind="number"),
         sortable=False,
+        html_note=html_note,
     )
     full = total_percent or min(100.0, sum(part.percent for part in parts)) or 100.0
     alt = f"{what}: " + ", ".join(f"{clip(part.name, 40)} {percent(part.percent)}" for part in parts[:5])

@@ -13,7 +13,7 @@ from .dot_plot import limit_names
 from .histogram import Axis, draw_axis
 from .palette import GRID, INK, MEANINGS, MUTED
 
-_ROW: Final = 42.0
+_ROW: Final = 30.0
 _SINGLE: Final = 84.0
 _TOP, _BOTTOM, _LABELS = 18.0, 34.0, 12.0
 _WIDE: Final = 2.5  # ratio of the ends from which the axis is logarithmic

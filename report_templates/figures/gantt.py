@@ -19,7 +19,7 @@ from .axes import nice_ticks, time_unit
 from .palette import GRID, INK, MEANINGS, MUTED, ON, PAPER
 
 WIDTH: Final = 720.0
-_TOP, _ROW, _BAR, _RIGHT = 28.0, 21.0, 16.0, 12.0
+_TOP, _ROW, _BAR, _RIGHT = 28.0, 18.0, 14.0, 12.0
 _COLUMN: Final = 1.5  # px
 _LETTERS: Final = 7  # a shortened name needs at least, to be distinct
 _SEPARATE: Final = 3.0  # px; a wider event is drawn by itself

@@ -13,7 +13,8 @@ from .axes import nice_ticks, time_unit
 from .palette import GRID, INK, MEANINGS, MUTED
 
 _ROW, _TOP = 21.0, 20.0
-_PANEL, _PANEL_ROW, _BARS = 344.0, 124.0, 58.0
+_ACROSS = 3
+_PANEL_ROW, _BARS = 118.0, 52.0
 _SLIM = 3.0  # least width of the bars of a row: nearly equal values stay visible
 _VISIBLE = 1.5  # least height of a bar: a few outliers among thousands of steps stay visible
 _WIDE = 20.0  # ratio of last to first edge above which rows share a logarithmic axis
@@ -104,27 +105,27 @@ def histogram(groups: Sequence[Bins], meaning: str, counted: str, *, width: floa
 
 
 def panels(groups: Sequence[Bins], details: Sequence[str], meanings: Sequence[str]) -> str:
-    """Return SVG text of two columns of small histograms, each with its own axis.
+    """Return SVG text of rows of three small histograms, each with its own axis.
 
     A label, the count of values above the last edge, and a line of ``details`` are above each.
     """
     body = []
     for number, (group, detail, meaning) in enumerate(zip(groups, details, meanings, strict=True)):
-        left = (number % 2) * (svg.WIDE - _PANEL)
-        top = (number // 2) * _PANEL_ROW
-        axis = Axis(group.edges[0], group.edges[-1], left, left + _PANEL, group.logarithmic)
+        left = (number % _ACROSS) * (svg.WIDE - svg.THIRD) / (_ACROSS - 1)
+        top = (number // _ACROSS) * _PANEL_ROW
+        axis = Axis(group.edges[0], group.edges[-1], left, left + svg.THIRD, group.logarithmic)
         base = top + 32 + _BARS
-        room = _PANEL
+        room = svg.THIRD
         if group.beyond:
             above = f"{count(group.beyond)} above {duration(group.edges[-1])} not drawn"
             room -= svg.width_of(above, 10) + 10
-            body.append(svg.text(left + _PANEL, top + 11, above, anchor="end", fill=MUTED, size=10))
+            body.append(svg.text(left + svg.THIRD, top + 11, above, anchor="end", fill=MUTED, size=10))
         body.append(svg.text(left, top + 11, svg.fitted(group.label, room, bold=True), bold=True))
-        body.append(svg.text(left, top + 24, svg.fitted(detail, _PANEL, 10), fill=MUTED, size=10))
+        body.append(svg.text(left, top + 24, svg.fitted(detail, svg.THIRD, 10), fill=MUTED, size=10))
         body += draw_axis(axis, base, None, 5)
-        body.append(svg.line(left, base, left + _PANEL, base, GRID))
+        body.append(svg.line(left, base, left + svg.THIRD, base, GRID))
         body += _bars(group, axis, base, _BARS, meaning)
-    return svg.document(svg.WIDE, -(-len(groups) // 2) * _PANEL_ROW - 12, body)
+    return svg.document(svg.WIDE, -(-len(groups) // _ACROSS) * _PANEL_ROW - 12, body)
 
 
 def _bars(group: Bins, axis: Axis, base: float, tall: float, meaning: str) -> list[str]:

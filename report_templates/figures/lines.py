@@ -85,7 +85,7 @@ def lines(
     def across_at(value: float) -> float:
         return _LEFT + (value - low) * scale
 
-    body = shared.names(marks, across_at, 0, width, _TOP + _TITLE + named - 3)
+    body = shared.names(marks, across_at, _LEFT, width, _TOP + _TITLE + named - 3)
     for number, panel in enumerate(panels):
         top = _TOP + _TITLE + number * (_TITLE + height + 8) + named
         body.append(

@@ -14,7 +14,7 @@ from .palette import GRID, INK, MEANINGS, MUTED
 from .stacked_bars import Part
 
 WIDTH: Final = 720.0
-_HEIGHT: Final = 320.0  # of the plot
+_HEIGHT: Final = 250.0  # of the plot
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52.0, 14.0, 20.0, 36.0
 _LARGEST: Final = 15.0  # radius of the point with the longest time
 _SMALLEST: Final = 2.2

@@ -13,7 +13,7 @@ from .palette import GRID, INK, MEANINGS, MUTED, PAPER
 from .stacked_bars import Part, legend
 
 _LEFT, _RIGHT, _BOTTOM = 52.0, 8.0, 34.0
-_WIDEST, _HEIGHT = 48.0, 120.0
+_WIDEST, _HEIGHT = 48.0, 96.0
 _APART = 4.0  # higher parts have a gap between them, which separates them without color
 
 

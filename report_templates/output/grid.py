@@ -7,13 +7,12 @@ from typing import Final
 
 from ..blocks import Block, Figure
 from ..blocks.tables import Table
-from ..figures.svg import HALF
+from ..figures.svg import THIRD
 from .pdf_tables import COLUMNS, columns_of, fits
 
 _NARROW_COLUMNS: Final = 7  # of a figure of svg.NARROW
-_HALF_COLUMNS: Final = 6
-_FEWEST: Final = 3  # columns of a table next to a figure
-_SHRINKS: Final = 9  # columns; texts of a wider table would wrap over many lines on half of the page
+_THIRD_COLUMNS: Final = 4  # of a figure of svg.THIRD
+_FEWEST: Final = 3  # columns of the grid, or of a table next to a figure
 _DROPPED: Final = 2  # columns of such a table that the PDF may do without
 _LONG: Final = 14  # rows; a longer table breaks between pages, which takes the entire width
 
@@ -21,7 +20,7 @@ _LONG: Final = 14  # rows; a longer table breaks between pages, which takes the 
 def rows(blocks: Sequence[Block], room: int = COLUMNS) -> list[list[tuple[Block, int]]]:
     """Put blocks into rows of at most ``room`` columns; return each with its columns.
 
-    Blocks keep their order.
+    Blocks keep their order. Tables get fewer columns than they want if that puts two blocks next to each other.
     """
     filled: list[list[tuple[Block, int]]] = []
     free = 0
@@ -29,13 +28,11 @@ def rows(blocks: Sequence[Block], room: int = COLUMNS) -> list[list[tuple[Block,
         if block is None or (isinstance(block, Table) and not block.pdf_rows):
             continue
         columns = min(room, _columns(block))
-        if free < columns and (narrowed := _beside_figure(filled[-1] if filled else [], block, free)):
-            block, columns = narrowed, free
         if columns <= free:
             filled[-1].append((block, columns))
             free -= columns
-        elif filled and len(filled[-1]) == 1 and _halves(filled[-1][0][0], block, room // 2):
-            filled[-1] = [(filled[-1][0][0], room // 2), (block, room // 2)]
+        elif filled and len(filled[-1]) == 1 and (pair := _pair(*filled[-1][0], block, columns, room)):
+            filled[-1] = pair
             free = 0
         else:
             filled.append([(block, columns)])
@@ -43,22 +40,37 @@ def rows(blocks: Sequence[Block], room: int = COLUMNS) -> list[list[tuple[Block,
     return [_widened(row, room) for row in filled]
 
 
-def _halves(first: Block, second: Block, columns: int) -> bool:
-    """Test whether both are short tables that fit on halves of the page."""
-    tables = [block.legend if isinstance(block, Figure) else block for block in (first, second)]
-    return all(
-        isinstance(table, Table) and min(table.total, table.pdf_rows) <= _LONG and columns_of(table) <= _SHRINKS and fits(table, columns)
-        for table in tables
-    )
+def _pair(first: Block, columns: int, second: Block, wanted: int, room: int) -> list[tuple[Block, int]] | None:
+    """Put two blocks that want more than ``room`` columns next to each other.
 
-
-def _beside_figure(row: list[tuple[Block, int]], block: Block, free: int) -> Table | None:
-    """Return the table with the first columns that fit next to the figure before it.
-
-    None if too few fit, or if that figure is not narrow.
+    None if they need more.
     """
-    after_figure = len(row) == 1 and isinstance(row[0][0], Figure) and row[0][0].narrow and not row[0][0].legend
-    if not after_figure or not isinstance(block, Table) or min(block.total, block.pdf_rows) > _LONG:
+    slack, other_slack = columns - _least(first, columns), wanted - _least(second, wanted)
+    excess = columns + wanted - room
+    if excess <= slack + other_slack:
+        cut = round(excess * slack / (slack + other_slack))
+        return [(first, columns - cut), (second, wanted - (excess - cut))]
+    narrowed = _without_columns(second, room - columns) if isinstance(first, Figure) and first.narrow and not first.legend else None
+    return [(first, columns), (narrowed, room - columns)] if narrowed else None
+
+
+def _least(block: Block, wanted: int) -> int:
+    """Return the fewest columns for a block that wants ``wanted``.
+
+    A figure and a long table do not shrink.
+    """
+    table = block.legend if isinstance(block, Figure) else block
+    if not isinstance(table, Table) or min(table.total, table.pdf_rows) > _LONG:
+        return wanted
+    return next((columns for columns in range(_FEWEST, wanted) if fits(table, columns)), wanted)
+
+
+def _without_columns(block: Block, free: int) -> Table | None:
+    """Return the table with the first columns that fit in ``free`` of the grid.
+
+    None if too few fit.
+    """
+    if not isinstance(block, Table) or min(block.total, block.pdf_rows) > _LONG:
         return None
     kept = block.columns_for("pdf")
     fewest = max(_FEWEST, len(kept) - _DROPPED)
@@ -75,7 +87,7 @@ def _columns(block: Block) -> int:
     if isinstance(table, Table):
         return COLUMNS if min(table.total, table.pdf_rows) > _LONG else columns_of(table)
     if isinstance(block, Figure):
-        return _HALF_COLUMNS if block.width <= HALF else _NARROW_COLUMNS if block.narrow else COLUMNS
+        return _THIRD_COLUMNS if block.width <= THIRD else _NARROW_COLUMNS if block.narrow else COLUMNS
     return COLUMNS
 
 

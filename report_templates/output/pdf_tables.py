@@ -14,13 +14,13 @@ from ..figures.svg import width_of
 from ..text.formats import clip
 
 # Widths are in characters of average width of the PDF's table type.
-PAGE: Final = 112.0  # the page
+PAGE: Final = 105.0  # the page
 GUTTER: Final = 2.6  # between two blocks next to each other
 COLUMNS: Final = 12  # of the grid
-_GAP: Final = 2.4  # between columns
+_GAP: Final = 2.0  # between columns
 BAR: Final = 13.0  # a bar before a number
 _FLEXIBLE: Final = 18  # a longer text may wrap
-_NAME: Final = 30  # of a name that is still distinct
+_NAME: Final = 22  # of a name that is still distinct
 _LEAST: Final = 10  # of a name if the table is too wide
 _CAPTION: Final = 60.0  # a longer caption breaks
 _FEWEST: Final = 3  # columns of the grid
@@ -39,8 +39,10 @@ def columns_of(table: Table) -> int:
 
 
 def fits(table: Table, columns: int) -> bool:
-    """Test whether the table fits in these columns with names that stay distinct."""
-    return sum(_wanted_and_least(table)[1]) <= room_of(columns) + 0.01
+    """Test whether the table fits with distinct names and texts of one line."""
+    wanted, least, kept = _wanted_and_least(table)
+    needed = (need if _named(table, i) else want for want, need, i in zip(wanted, least, kept, strict=True))
+    return sum(needed) <= room_of(columns) + 0.01
 
 
 def pdf_layout(table: Table, columns: int = COLUMNS) -> tuple[float, tuple[float, ...], tuple[tuple[str, ...], ...]]:
@@ -56,7 +58,7 @@ def pdf_layout(table: Table, columns: int = COLUMNS) -> tuple[float, tuple[float
     by_column = []
     for i, width in zip(kept, widths, strict=True):
         texts: Sequence[str] = [row[i].text for row in rows]
-        if table.columns[i].kind == "name" or table.columns[i].code:
+        if _named(table, i):
             texts = _fit(texts, width * used / total - _GAP, code=table.columns[i].code)
         by_column.append(texts)
     # Rounded down: columns of more than 100% would move the table out of its column of the page.
@@ -72,11 +74,10 @@ def _wanted_and_least(table: Table) -> tuple[list[float], list[float], list[int]
     for i in columns:
         heading = _heading(table.columns[i].label)
         code = table.columns[i].code
-        named = code or table.columns[i].kind == "name"
         longest = max(_characters(row[i].text, code=code) + (BAR if row[i].bar else 0) for row in rows)
         wanted.append(_GAP + max(heading, longest))
         flexible = table.columns[i].kind != "number" and longest > _FLEXIBLE
-        short = min(longest, _NAME) if named else _FLEXIBLE
+        short = min(longest, _NAME) if _named(table, i) else _FLEXIBLE
         least.append(_GAP + max(heading, short if flexible else longest))
     return wanted, least, columns
 
@@ -85,15 +86,18 @@ def _widths(table: Table, room: float) -> tuple[list[float], list[int]]:
     """Return the widths of the columns of the PDF within ``room``, and their indices."""
     wanted, least, columns = _wanted_and_least(table)
     # Names give way if even the least widths do not fit.
-    excess = max(0.0, sum(least) - room)
-    least = [
-        max(need - excess, min(need, _GAP + _LEAST)) if table.columns[i].kind == "name" else need
-        for i, need in zip(columns, least, strict=True)
-    ]
+    yielding = [need - min(need, _GAP + _LEAST) if _named(table, i) else 0.0 for i, need in zip(columns, least, strict=True)]
+    excess = min(max(0.0, sum(least) - room), sum(yielding))
+    least = [need - excess * part / sum(yielding) if excess else need for need, part in zip(least, yielding, strict=True)]
     spare = max(0.0, room - sum(least))
     more = [want - need for want, need in zip(wanted, least, strict=True)]
     factor = min(1.0, spare / sum(more)) if sum(more) else 0.0
     return [need + factor * extra for need, extra in zip(least, more, strict=True)], columns
+
+
+def _named(table: Table, column: int) -> bool:
+    """Test whether a column contains names, which are shortened instead of wrapped."""
+    return table.columns[column].kind == "name" or table.columns[column].code
 
 
 def _characters(text: str, *, code: bool = False) -> float:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from markupsafe import Markup
+
 from ...analysis.report.framework import AnnotationGroup
 from ...analysis.report.machine import CounterSeries
 from ...analysis.report.model import Report
@@ -12,12 +14,13 @@ from ..blocks import Block, Details, Figure, Only, Section, bins_of, say, spread
 from ..blocks.tables import Col, Table, table
 from ..figures.histogram import panels
 from ..figures.lines import Line, Panel, lines
+from ..figures.svg import THIRD
 from ..text import labels
 from ..text.formats import UNKNOWN, clip, count, duration, plural, significant
 
 _FIGURES = 8
 _FURTHER = 48  # histograms of the HTML besides the chosen ones
-_PANELS = 3  # in one figure, so that a page takes it
+_DRAWN = 6  # counters over time
 _NAMED = 4
 _DRAWABLE = 1e100  # axes of larger numbers, or of smaller ones than its inverse, are of no use, and their length may be no number
 
@@ -76,48 +79,35 @@ def annotated_ranges(report: Report) -> Section:
 
 
 def _over_time(report: Report) -> list[Figure]:
-    """Draw a panel per counter, with a line per process."""
+    """Draw a figure per counter, with a line per process."""
     drawable = [series for series in report.counters if _drawable(series)]
     values: Counter[str] = Counter()
     for series in drawable:
         values[series.name] += series.values
-    most = sorted(values, key=lambda name: -values[name])[:6]
-    names = [name for name in values if name in most]
+    most = sorted(values, key=lambda name: -values[name])[:_DRAWN]
     start = report.run.started_at_ns
     if start is None:
         start = min((series.time_ns[0] for series in report.counters if series.time_ns), default=0)
     figures = []
-    for number in range(0, len(names), _PANELS):
-        panels_of = {
-            name: spread([series for series in drawable if series.name == name], _NAMED, lambda series: series.last or 0.0)
-            for name in names[number : number + _PANELS]
-        }
-        left_out = sum(series.name in panels_of for series in report.counters) - sum(map(len, panels_of.values()))
-        more = say(" Drawn are at most {} processes of each; the table lists all.", count(_NAMED)) if left_out else ""
-        fewer = say(" Of {} counters those with the most values are drawn.", count(len(values))) if len(values) > len(names) else ""
+    for number, name in enumerate((name for name in values if name in most), 1):
+        those = [series for series in drawable if series.name == name]
+        chosen = spread(those, _NAMED, lambda series: series.last or 0.0)
+        of_processes = (
+            say(" {} of {} processes are drawn.", count(len(chosen)), count(len(those))) if len(chosen) < len(those) else Markup("")
+        )
+        of_counters = (
+            say(" {} of {} counters are drawn.", count(len(most)), count(len(values)))
+            if number == 1 and len(most) < len(values)
+            else Markup("")
+        )
+        ends = f"{clip(name, 40)}, from {_number(chosen[0].first)} to {_number(chosen[0].last)}"
+        curves = [Line(labels.process(s.node, s.rank, s.pid), [t - start for t in s.time_ns], s.mean, s.low, s.high) for s in chosen]
         figures.append(
             Figure(
-                "annotations-counters-over-time" + (f"-{number // _PANELS + 1}" if number else ""),
-                lines(
-                    [
-                        Panel(
-                            clip(name, 60),
-                            [
-                                Line(labels.process(s.node, s.rank, s.pid), [t - start for t in s.time_ns], s.mean, s.low, s.high)
-                                for s in every
-                            ],
-                        )
-                        for name, every in panels_of.items()
-                    ],
-                    "time since the start of the run",
-                    x_time=True,
-                    height=64,
-                ),
-                "; ".join(
-                    f"{clip(name, 40)} over time, from {_number(every[0].first)} to {_number(every[0].last)}"
-                    for name, every in panels_of.items()
-                ),
-                say("Counters over time, as the program recorded them.{}{}", more, fewer),
+                f"annotations-counter-{number}",
+                lines([Panel(clip(name, 60), curves)], "time since the start of the run", x_time=True, height=58, width=THIRD),
+                f"Counter {ends}",
+                say("Counter {}.{}{}", ends, of_processes, of_counters),
             )
         )
     return figures

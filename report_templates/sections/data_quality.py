@@ -72,7 +72,7 @@ def _attributed(report: Report) -> Table | None:
         Col("Known", lambda row: row[0], kind="name"),
         Col("Of", lambda row: row[1]),
         Col("Share", lambda row: row[2], percent),
-        Col("Source", lambda row: plain(row[3]) if row[3] else "", limit=200, when=any(row[3] for row in rows)),
+        Col("Source", lambda row: plain(row[3]) if row[3] else "", limit=200, html_only=True, when=any(row[3] for row in rows)),
         pdf_rows=8,
     )
 

@@ -40,7 +40,7 @@ def efficiency(report: Report) -> Section:
     if not any(row.input_dims for row in work.operators):
         return Section("efficiency", "Efficiency", coded(_NO_SHAPES))
     facts = _facts(work)
-    blocks = [Texts("facts", facts) if facts else None, _roofline(work), _table(work)]
+    blocks = [Texts("facts", facts) if facts else None, _table(work), _roofline(work)]
     return Section("efficiency", "Efficiency", _lead(work), [block for block in blocks if block is not None])
 
 

@@ -87,7 +87,7 @@ def _figure(every: Sequence[GpuMemory]) -> Figure | None:
     return Figure(
         "gpu-memory-used",
         lines.lines(
-            [lines.Panel(f"memory in use, {unit}", alike_lines(every_line, "GPU"))], "time since the first sample", x_time=True, height=110
+            [lines.Panel(f"memory in use, {unit}", alike_lines(every_line, "GPU"))], "time since the first sample", x_time=True, height=84
         ),
         f"GPU memory in use over time; highest {quantity(highest.max, highest.unit)} on {where}",
         say(
@@ -129,7 +129,7 @@ def _allocator_figure(every: Sequence[AllocatorMemory]) -> Figure | None:
     highest = max(drawn, key=lambda one: one.peak)
     return Figure(
         "gpu-memory-allocator",
-        lines.lines([panel for panel in panels if panel.lines], "time since the first allocation", x_time=True, height=92),
+        lines.lines([panel for panel in panels if panel.lines], "time since the first allocation", x_time=True, height=58),
         f"Memory of PyTorch's allocator over time; most allocated {quantity(highest.peak, 'B')} on"
         f" {labels.device(highest.node, highest.rank, highest.device)}",
         say(

@@ -90,7 +90,7 @@ def _gaps(report: Report) -> Table | None:
             "At", lambda gap: gap.start_ns - origin, duration, span=lambda gap: Span(gap.start_ns, gap.start_ns + gap.duration_ns, gap.rank)
         ),
         Col("Idle", lambda gap: gap.duration_ns, duration),
-        Col("Host wait", lambda gap: gap.host_ns, duration),
+        Col("Host wait", lambda gap: gap.host_ns, duration, html_only=True),
         Col("Cause", lambda gap: gap.kind),
         Col("Evidence", lambda gap: plain(gap.cause), limit=240, html_only=True),
         Col("Evidence", lambda gap: plain(gap.cause), limit=120, pdf_only=True),

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from markupsafe import Markup
-
 from ...analysis.report.model import Report
 from ...analysis.report.python_profile import PythonProfile
 from ...analysis.report.run import Device, Node, Process
@@ -56,7 +54,7 @@ def information(report: Report) -> Section:
     ]
     blocks = [
         Texts("facts", facts),
-        *_evidence(report),
+        _evidence(report),
         _nodes(report),
         table(
             "information-devices",
@@ -91,13 +89,10 @@ def information(report: Report) -> Section:
     return Section("information", "Information", lead, blocks)
 
 
-def _evidence(report: Report) -> tuple[Only, ...]:
-    """List the evidence for the kind of the program, as one paragraph in the PDF."""
+def _evidence(report: Report) -> Only | None:
+    """List the evidence for the kind of the program, for which the PDF has no room."""
     facts = [coded(fact) for fact in report.program.evidence] if report.program else []
-    if not facts:
-        return ()
-    paragraph = say("Evidence for the program: {}", Markup(" ").join(facts))
-    return Only("html", Texts("statements", facts)), Only("pdf", Texts("more", paragraph))
+    return Only("html", Texts("statements", facts)) if facts else None
 
 
 def _program(report: Report) -> str:

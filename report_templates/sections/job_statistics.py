@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...analysis.report.model import Report
 from ..blocks import Section, Slice, coded, ring, say
-from ..blocks.tables import pairs_table
+from ..blocks.tables import PDF_ROWS, pairs_table
 from ..text.formats import UNKNOWN, duration, moment, percent
 
 
@@ -69,6 +69,7 @@ def job_statistics(report: Report) -> Section:
             ("What", "Value"),
             kind="number",
             sortable=False,
+            pdf_rows=0 if known else PDF_ROWS,  # the appendix has the times, and the parts add up to them
         ),
     ]
     return Section("job-statistics", "Job statistics", lead, blocks, compact=True)

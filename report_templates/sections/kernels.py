@@ -69,7 +69,7 @@ def kernels(report: Report) -> Section:
             Col("Operator", _bare, code=True, limit=20, pdf_only=True, when=with_operators),
             Col("Launches", lambda kernel: kernel.count, count),
             Col("Total", lambda kernel: kernel.total_ns, duration),
-            Col("Mean", lambda kernel: kernel.mean_ns, duration),
+            Col("Mean", lambda kernel: kernel.mean_ns, duration, html_only=True),
             Col("Min", lambda kernel: kernel.min_ns, duration, html_only=True),
             Col("Max", lambda kernel: kernel.max_ns, duration, html_only=True),
             Col("Of kernel time", lambda kernel: share_cell(kernel.share_of_kernel_time, meaning_of(kernel.category)), kind="number"),

@@ -158,7 +158,7 @@ def _queue_figure(drawn: Sequence[StreamQueue]) -> Figure:
     highest = max(drawn, key=lambda stream: stream.max_depth)
     return Figure(
         "launch-queue-depth",
-        lines.lines([lines.Panel(f"kernels launched, not started{of}", labeled)], "time since the first launch", x_time=True, height=110),
+        lines.lines([lines.Panel(f"kernels launched, not started{of}", labeled)], "time since the first launch", x_time=True, height=84),
         f"Depth of the launch queue over time; the highest is {highest.max_depth} on {_label(highest)}",
         say(
             "At most {} kernels waited, on {}. At zero, the GPU idles if the host is late. Mean over intervals of equal length.",

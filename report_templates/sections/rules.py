@@ -78,7 +78,7 @@ _SEE: Final = {
 _SCAN: Final = "scan_interval_us"
 _ROUNDED: Final = 1e6
 _REASON: Final = 110  # letters of a reason in the PDF
-_FINDING: Final = 90  # letters of a finding in the table of all rules of the PDF: one line
+_FINDING: Final = 78  # letters of a finding in the table of all rules of the PDF: one line
 
 
 def findings(report: Report) -> Section:

@@ -27,8 +27,12 @@ def shares_ring(
     *,
     label: str,
     meaning: Callable[[str], str] = meaning_of,
+    html_note: str | None = None,
 ) -> Figure | None:
-    """Draw the shares. ``first`` and ``of``: headings of names and percentages."""
+    """Draw the shares.
+
+    ``first`` and ``of``: headings of names and percentages. ``html_note``: below the table in HTML.
+    """
     ordered = sorted(shares, key=lambda share: -share.percent)
     head, rest = ordered[:SECTORS], ordered[SECTORS:]
     if len(rest) == 1:
@@ -38,7 +42,7 @@ def shares_ring(
         cells = (duration(sum(share.total_ns for share in rest)), count(sum(share.count for share in rest)))
         parts.append(Slice(f"All others ({count(len(rest))})", "other", sum(share.percent for share in rest), cells))
     total = duration(sum(share.total_ns for share in shares))
-    return ring(id, caption, what, parts, (first, "Time", "Count", of), middle=(total, label))
+    return ring(id, caption, what, parts, (first, "Time", "Count", of), middle=(total, label), html_note=html_note)
 
 
 def activity(report: Report) -> Section:
@@ -47,7 +51,7 @@ def activity(report: Report) -> Section:
     if not shares:
         lead = say("No kernel, copy or memset in this run: record the GPU activity of the profiler.")
         return Section("activity", "Activity distribution", lead)
-    source = {"device": " Synchronization as the device recorded it.", "host": " Synchronization is the host's blocking calls."}
+    source = {"device": " Synchronization: recorded by the device.", "host": " Synchronization: blocking host calls."}
     figure = shares_ring(
         "activity-time",
         say("Concurrent work counts twice.{}", source.get(report.activity.sync_source or "", "")),
@@ -58,9 +62,7 @@ def activity(report: Report) -> Section:
         label="summed",
         meaning=lambda name: "computation" if name == "kernels" else meaning_of(name),
     )
-    lead = say(
-        "Summed durations (concurrent work counts twice): {}.", ", ".join(f"{share.name} {percent(share.percent)}" for share in shares)
-    )
+    lead = say("Summed durations: {}.", ", ".join(f"{share.name} {percent(share.percent)}" for share in shares))
     return Section("activity", "Activity distribution", lead, [figure], compact=True)
 
 
@@ -74,15 +76,13 @@ def categories(report: Report) -> Section:
     second = say(", then {} with {}", rest[0].name, percent(rest[0].percent)) if rest else ""
     figure = shares_ring(
         "categories-time",
-        say(
-            "{} Elementwise work and reductions are usually memory-bound, GEMM and attention compute-bound.",
-            sources(report.category_sources, "Classified", "operator", "no category"),
-        ),
+        say("Elementwise work and reductions are usually memory-bound, GEMM and attention compute-bound."),
         "Kernel time by category",
         shares,
         "Category",
         "Of kernel time",
         label="kernel time",
+        html_note=sources(report.category_sources, "Classified", "operator", "no category"),
     )
     lead = say("The largest category is {} with {} of kernel time{}.", first.name, percent(first.percent), second)
     return Section("categories", "Kernel categories", lead, [figure], compact=True)
@@ -110,17 +110,17 @@ def precision(report: Report) -> Section:
         lead = say("No kernel in this run, so precision is unknown: record the GPU activity of the profiler.")
         return Section("precision", "Precision", lead)
 
-    def draw(id: str, caption: str, what: str, shares: Sequence[Share], label: str) -> Figure | None:
+    def draw(id: str, caption: str, what: str, shares: Sequence[Share], label: str, html_note: str | None = None) -> Figure | None:
         return shares_ring(
-            id, say(caption), what, shares, "Precision", f"Of {label}", label=label,
+            id, say(caption), what, shares, "Precision", f"Of {label}", label=label, html_note=html_note,
             meaning=lambda name: "idle" if name == "unknown" else "computation",
         )  # fmt: skip
 
     rings = (
         draw("precision-matrix", "GEMM, attention and convolution: lower precision pays the most here.",
              "Precision of matrix kernels", matrix, "matrix time"),
-        draw("precision-all", f"{sources(report.precision.sources, 'Known', 'operator and input types', 'unknown precision')} Includes"
-             " communication.", "Precision of all kernels", every, "kernel time"),
+        draw("precision-all", "", "Precision of all kernels, with communication", every, "kernel time",
+             sources(report.precision.sources, "Known", "operator and input types", "unknown precision")),
     )  # fmt: skip
     return Section("precision", "Precision", say("{}", _precision_lead(every, matrix)), rings, compact=True)
 

@@ -224,7 +224,8 @@ def _distribution(groups: Sequence[StepGroup], listed: _Listed) -> Figure | None
         return None
     kinds = list(dict.fromkeys((group.phase, group.on_device) for group in groups))
     several = len({phase for phase, _ in kinds}) < len(kinds)
-    rows, texts, on_device = [], [], False
+    rows, texts, medians, on_device = [], [], [], False
+    longest_ns, longest_step = 0.0, ""
     for phase, device in kinds[:_ROWS]:
         members = [group for group in groups if (group.phase, group.on_device) == (phase, device)]
         lengths = _numbered([step for group in members for step in listed[_key(group)]]) if device else {}
@@ -244,14 +245,19 @@ def _distribution(groups: Sequence[StepGroup], listed: _Listed) -> Figure | None
         rows.append(distribution.Row(name, edges, counts, median, named))
         times = f", slowest {slowest[0][1]} with {duration(slowest[0][0])}" if slowest and slowest[0][0] > 1.05 * median else ""
         texts.append(f"{name}: median {duration(median)}{times}")
+        medians.append(f"{duration(median)} ({name})")
+        if times and slowest[0][0] > longest_ns:
+            longest_ns, longest_step = slowest[0]
     if len(rows) == 1:
         rows = [dataclasses.replace(rows[0], label="")]
+        medians = [medians[0].partition(" (")[0]]
+    outlier = f"; longest: {longest_step}, {duration(longest_ns)}" if longest_step else ""
     quantity = "GPU time per step" if on_device else "step time"
     return Figure(
         "steps-distribution",
         distribution.distribution(rows, quantity, "computation"),
         f"Distribution of the {quantity}. {'; '.join(texts)}",
-        say("{} of all processes; {}.", capitalized(quantity), "; ".join(texts)),
+        say("{} of all processes. Median: {}{}.", capitalized(quantity), ", ".join(medians), outlier),
     )
 
 
@@ -319,7 +325,7 @@ def _over_index(report: Report, series: _Listed, groups: Sequence[StepGroup]) ->
     lead = f"The slowest, {wording.step(slowest.index, slowest.again)}, took {duration(slowest.time)}; the median step {duration(median)}"
     return Figure(
         "steps-over-index",
-        lines([Panel(f"{measure}, {unit.name}", [drawn])], "steps before it" if anew else "step", x_time=False, height=100, marks=marks),
+        lines([Panel(f"{measure}, {unit.name}", [drawn])], "steps before it" if anew else "step", x_time=False, height=80, marks=marks),
         f"Time of each step in their order. {lead}",
         say(
             "{}.{}{}{}{}",

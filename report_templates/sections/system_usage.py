@@ -14,10 +14,11 @@ from ..blocks import Block, Figure, Only, Section, Slice, Texts, of_all, ring, s
 from ..blocks.tables import Cell, Col, Table, amount, table
 from ..figures import heat_map, lines
 from ..figures.alike import alike_lines
-from ..figures.svg import HALF
+from ..figures.svg import THIRD
 from ..text.formats import clip, count, duration, percent, plural, quantity
 from .run_marks import time_marks
 
+_TITLE = 30  # letters of an axis title
 _NAMES = {
     "gpu": "GPU utilization",
     "gpu_memory": "GPU memory utilization",
@@ -184,7 +185,7 @@ def _over_time(report: Report) -> list[Figure]:
             Figure(
                 f"system-usage-{metric.replace('_', '-')}-over-time",
                 lines.lines(
-                    [panel(metric, drawn, named, start)], "time since the first sample", x_time=True, height=58, width=HALF, marks=marks
+                    [panel(metric, drawn, named, start)], "time since the first sample", x_time=True, height=58, width=THIRD, marks=marks
                 ),
                 f"{_NAMES[metric]} over time; {_finding(those)}",
                 say(
@@ -248,7 +249,8 @@ def panel(metric: str, all_series: Sequence[Series], named: Collection[str], sta
             )
         )
     top = 100.0 if metric in ("gpu", "cpu") else None
-    return lines.Panel(f"{_NAMES[metric]}, {unit}", alike_lines(drawn, "node", top=top), top)
+    title = f"{_NAMES[metric]}, {unit}"  # the caption has the name as well
+    return lines.Panel(title if len(title) <= _TITLE else unit, alike_lines(drawn, "node", top=top), top)
 
 
 def _mean(series: Series) -> float:

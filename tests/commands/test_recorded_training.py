@@ -209,7 +209,7 @@ def test_the_demo_records_and_reports_a_training(tmp_path: Path) -> None:
     assert {series["metric"] for series in recorded["system_usage"]["series"]} >= {"cpu", "cpu_memory"}
     assert recorded["run"]["hyperparameters"]["batch_size"] == "512"
     page = (tmp_path / "demo" / "recorded" / "report.html").read_text(encoding="utf-8")
-    assert 'id="annotations-counters-over-time"' in page
+    assert 'id="annotations-counter-1"' in page
     assert "Longest step" in page
 
 

@@ -58,9 +58,9 @@ def test_bars_over_the_steps(rich: Report) -> None:
         (label, name): float(height)
         for height, label, name in re.findall(r'height="([\d.]+)"[^>]*><title>step (\d), ([a-z ]+):', figure.svg)
     }
-    assert heights["0", "computation"] == pytest.approx(120 * 20 / 44, abs=0.01)
-    assert heights["1", "idle"] == pytest.approx(120 * 5.5 / 44, abs=0.01)
-    assert sum(heights["2", name] for name in ("computation",)) == pytest.approx(120, abs=0.01)
+    assert heights["0", "computation"] == pytest.approx(96 * 20 / 44, abs=0.01)
+    assert heights["1", "idle"] == pytest.approx(96 * 5.5 / 44, abs=0.01)
+    assert sum(heights["2", name] for name in ("computation",)) == pytest.approx(96, abs=0.01)
     assert "hidden communication" in figure.svg
     assert [cell.text for cell in section.tables["table"].rows[0]] == [
         "0", "40.0\u00a0ms", "20.0\u00a0ms", "10.0\u00a0ms", "5.00\u00a0ms", "5.00\u00a0ms", "2.50\u00a0ms",

@@ -168,7 +168,7 @@ def test_names_of_panels_end_before_the_next_one() -> None:
     name = "NEGOTIATE_ALLREDUCE (DistributedAdamWOptimizer_Allreduce/cond_0/HorovodAllreduce_gradient_tape_Reshape_0)"
     drawn = panels([Bins(name, [1e6, 2e6], [3], 1.5e6)] * 2, ["3 ranges"] * 2, ["host"] * 2)
     label = next(text for text in texts(drawn) if text.startswith("NEGOTIATE"))
-    assert 250 < text_width(label, 11, bold=True) <= 344
+    assert 200 < text_width(label, 11, bold=True) <= 229
 
 
 def test_labels_of_rows_stay_within_the_figure() -> None:

@@ -28,10 +28,10 @@ def test_known_figures_of_a_kernel_are_columns(rich: Report) -> None:
     assert (row["Grid"], row["Occupancy"], row["Of roof"], row["Module"]) == ("132×1×1", "31.0%", "61.7%", "Net/fc")
     assert {table.columns[i].label for i in columns} > JOINED
     in_pdf = [table.columns[i].label for i in table.columns_for("pdf")]
-    assert in_pdf == ["Kernel", "Category", "Precision", "Operator", "Launches", "Total", "Mean", "Of kernel time"]
+    assert in_pdf == ["Kernel", "Category", "Precision", "Operator", "Launches", "Total", "Of kernel time"]
 
 
 def test_without_them_the_table_has_no_empty_columns(rich: Report) -> None:
     table = kernels(rich).tables["table"]
     assert JOINED.isdisjoint(column.label for column in table.columns)
-    assert "Mean" in [table.columns[i].label for i in table.columns_for("pdf")]
+    assert "Operator" not in [table.columns[i].label for i in table.columns_for("pdf")]
