@@ -18,7 +18,7 @@ from ..figures.alike import Row, collapsed
 from ..figures.donut import Sector, donut, shaded
 from ..figures.histogram import Bins
 from ..figures.palette import MEANINGS
-from ..figures.svg import NARROW, WIDE
+from ..figures.svg import NARROW, THIRD, WIDE
 from ..text.formats import clip, clipped, count, glued, percent, plural, printable
 from .tables import Cell, Col, Table, share_cell, table, word
 
@@ -68,6 +68,10 @@ class Figure:
     @property
     def narrow(self) -> bool:
         return self.width <= NARROW
+
+    @property
+    def small(self) -> bool:
+        return self.width <= THIRD
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ from typing import Final
 
 from ..blocks import Block, Figure
 from ..blocks.tables import Table
-from ..figures.svg import THIRD
 from .pdf_tables import COLUMNS, columns_of, fits
 
 _NARROW_COLUMNS: Final = 7  # of a figure of svg.NARROW
@@ -87,7 +86,7 @@ def _columns(block: Block) -> int:
     if isinstance(table, Table):
         return COLUMNS if min(table.total, table.pdf_rows) > _LONG else columns_of(table)
     if isinstance(block, Figure):
-        return _THIRD_COLUMNS if block.width <= THIRD else _NARROW_COLUMNS if block.narrow else COLUMNS
+        return _THIRD_COLUMNS if block.small else _NARROW_COLUMNS if block.narrow else COLUMNS
     return COLUMNS
 
 
