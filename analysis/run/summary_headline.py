@@ -18,7 +18,7 @@ from ..report.rules import SMALL_PERCENT, Finding
 from ..report.steps import Steps
 from ..report.work_details import RecompilesDetails
 from ..toolkit import wording
-from .actions import OF_RUN, OF_WINDOW, worth
+from .actions import BASES, saving_words, worth
 from .code_coverage import before_profile_percent, unattributed
 from .losses import loss
 from .summary_data import SummaryData, brief_percent
@@ -29,7 +29,6 @@ _UNEVEN_POINTS: Final = 3.0  # percentage points between ranks from which the he
 _FAR: Final = 3.0  # longest step / median step from which the headline of a run without GPU activity names the step
 _MOST_LOSSES: Final = 2
 _MISSING: Final = {CUT: "A file was cut off: what followed is missing.", UNREAD: "What could not be read was left out."}
-_OF: Final = {OF_RUN: "of the run", OF_WINDOW: "of the window"}
 
 
 def headline(data: SummaryData) -> str:
@@ -120,7 +119,7 @@ def _losses(data: SummaryData) -> str:
     if not large:
         return ""
     large = large[:_MOST_LOSSES]
-    of = _OF.get(actions.base, "of the run")
+    of = BASES[actions.base]
     texts: list[str] = []
     for row in large:
         texts.append(f"{loss(findings[row.finding], rules.get(row.rule))} ({_share(row)}{'' if texts else f' {of}'})")
@@ -130,9 +129,7 @@ def _losses(data: SummaryData) -> str:
 
 
 def _share(row: Action) -> str:
-    if row.percent is None:
-        return brief_percent(row.cost_percent or 0.0)
-    return f"{'predicted' if row.saving_kind == 'predicted' else 'up to'} {brief_percent(row.percent)}"
+    return brief_percent(row.cost_percent or 0.0) if row.percent is None else saving_words(row)
 
 
 def _of_host_steps(data: SummaryData) -> list[str]:

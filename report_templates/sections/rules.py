@@ -87,9 +87,7 @@ def findings(report: Report) -> Section:
     section = Section("findings", "Findings", say("{}", _lead(verdicts)))
     rows = {row.rank: row for row in action_rows(report, verdicts)}
     issues = [verdict for verdict in verdicts if verdict.kind == ISSUE]
-    numbered = [(verdict, rows.get(verdict.rank or 0)) for verdict in issues]
-    numbered.sort(key=lambda pair: pair[1].number if pair[1] else len(rows) + 1)
-    section.parts = tuple(_part(report, verdict, row) for verdict, row in numbered)
+    section.parts = tuple(_part(report, verdict, rows.get(verdict.rank or 0)) for verdict in issues)
     return section
 
 

