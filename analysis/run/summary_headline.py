@@ -6,14 +6,14 @@ the findings, on the base of the recommended actions; without findings, the larg
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from ..causes.program import program_words
 from ..device.time_breakdown import WORTH_NAMING_PERCENT, only_copied
 from ..framework.host_records import host_records
 from ..report.device import DeviceTime
-from ..report.first_page import Action
+from ..report.first_page import Action, Actions
 from ..report.rules import SMALL_PERCENT, Finding
 from ..report.steps import Steps
 from ..report.work_details import RecompilesDetails
@@ -108,24 +108,42 @@ def _utilization(data: SummaryData) -> str:
 
 
 def _losses(data: SummaryData) -> str:
-    """List the largest losses of the findings that no other finding explains."""
+    """List the largest losses of the actions, in their order.
+
+    A finding and those that it explains are partly the same loss. The largest of them is named, with the finding that explains it."""
     actions = data.report.actions
     if actions is None or not actions.base:
         return ""
     findings = {finding.rank: finding for finding in data.report.findings}
     rules = {rule.rule: rule for rule in data.report.rules}
-    causes = {row.rule for row in actions.rows}
-    large = [row for row in actions.rows if row.base is None and row.partly not in causes and (worth(row) or 0.0) >= SMALL_PERCENT]
-    if not large:
-        return ""
-    large = large[:_MOST_LOSSES]
-    of = BASES[actions.base]
+    nouns = {row.finding: loss(findings[row.finding], rules.get(row.rule)) for row in actions.rows}
+    named = [(cause, row) for cause, row in _families(actions) if (worth(row) or 0.0) >= SMALL_PERCENT][:_MOST_LOSSES]
     texts: list[str] = []
-    for row in large:
-        texts.append(f"{loss(findings[row.finding], rules.get(row.rule))} ({_share(row)}{'' if texts else f' {of}'})")
-    avoidable = "avoidable " if all(row.percent is not None for row in large) else ""
-    subject = f"The largest {avoidable}losses are" if len(large) > 1 else f"The largest {avoidable}loss is"
+    for cause, row in named:
+        of = "" if texts else f" {BASES[actions.base]}"
+        due = "" if row is cause else f", partly due to {nouns[cause.finding]}"
+        texts.append(f"{nouns[row.finding]} ({_share(row)}{of}{due})")
+    if not texts:
+        return ""
+    avoidable = "avoidable " if all(row.percent is not None for _, row in named) else ""
+    subject = f"The largest {avoidable}losses are" if len(texts) > 1 else f"The largest {avoidable}loss is"
     return f"{subject} {' and '.join(texts)}."
+
+
+def _families(actions: Actions) -> Iterator[tuple[Action, Action]]:
+    """Yield each unexplained action, and the largest of it and those that it explains.
+
+    Actions that are not on the common base are left out."""
+    rules = {row.rule for row in actions.rows}
+    families: list[list[Action]] = []
+    for row in actions.rows:
+        if row.partly in rules and families:
+            families[-1].append(row)
+        else:
+            families.append([row])
+    for family in families:
+        if comparable := [row for row in family if row.base is None]:
+            yield family[0], max(comparable, key=lambda row: worth(row) or 0.0)
 
 
 def _share(row: Action) -> str:

@@ -230,9 +230,12 @@ def test_the_headline_lists_the_two_largest_losses() -> None:
     explained, third = action("ExposedCommunication", 12.2, partly="StragglerRank"), action("SyncBound", 3.0)
     text = summed(breakdown=busy, **with_actions(first, second, explained, third)).headline
     assert text.endswith(
-        f" The largest avoidable losses are waiting for data (up to {whole_percent(19)} of the run) and slow rank 5"
-        f" (predicted {percent(4.3)})."
+        f" The largest avoidable losses are waiting for data (up to {whole_percent(19)} of the run) and exposed communication"
+        f" (up to {whole_percent(12)}, partly due to slow rank 5)."
     )
+    # A cause that is worth more than the findings that it explains is named alone.
+    text = summed(breakdown=busy, **with_actions(first, action("StragglerRank", 13.0, kind="predicted"), explained)).headline
+    assert text.endswith(f"and slow rank 5 (predicted {whole_percent(13)}).")
     text = summed(breakdown=busy, **with_actions(action("InputBound", None, cost=19.1), base="GPU time in the profile window")).headline
     assert text.endswith(f" The largest loss is waiting for data ({whole_percent(19)} of the window).")
     # A saving below 2% is not named, but the exposed communication is.
