@@ -265,10 +265,18 @@ def _used_too_little(low: Sequence[LowGpu], judged: Sequence[LowGpu]) -> str:
     triggered, windows = sum(row.triggered for row in low), sum(row.windows for row in low)
     if len(low) > 1:
         which = _all(len(low)) if len(low) == len(judged) else f"{count(len(low))} of {plural(len(judged), 'GPU')}"
-        return f"{which} are underused in {count(triggered)} of {count(windows)} windows"
+        return f"{which} are underused in {count(triggered)} of {count(windows)} evaluated windows{_product(low)}"
     which = "The GPU" if len(judged) == 1 else f"1 of {plural(len(judged), 'GPU')}"
-    some = "its only window" if windows == 1 else f"{'all' if triggered == windows else count(triggered)} of its {count(windows)} windows"
+    some = "its only evaluated window"
+    if windows > 1:
+        some = f"{'all' if triggered == windows else count(triggered)} of its {count(windows)} evaluated windows"
     return f"{which} is underused in {some}"
+
+
+def _product(low: Sequence[LowGpu]) -> str:
+    """Write how the windows are counted: " (8 GPUs × 3 windows)"; "" if GPUs differ."""
+    each = {row.windows for row in low}
+    return f" ({count(len(low))} GPUs × {plural(each.pop(), 'window')})" if len(each) == 1 else ""
 
 
 def _all(number: int) -> str:
@@ -290,11 +298,11 @@ def _when(low: Sequence[LowGpu], run: RunData) -> str:
 
 def _pattern_words(kind: str, rows: Sequence[LowGpu], run: RunData) -> str:
     if kind == IDLE_TAIL:
-        return f"low only in an idle tail of {_tail(rows, run)}"
+        return f"only because of an idle tail of {_tail(rows, run)}"
     if kind == IDLE_HEAD:
-        return f"low only in an idle start of {_head(rows, run)}"
+        return f"only because of an idle start of {_head(rows, run)}"
     if kind == IDLE_ENDS:
-        return f"low only in an idle start of {_head(rows, run)} and an idle tail of {_tail(rows, run)}"
+        return f"only because of an idle start of {_head(rows, run)} and an idle tail of {_tail(rows, run)}"
     scope = gpus.covers(rows)
     return {WHOLE_RUN: f"low for the whole {scope}", FLUCTUATING: "fluctuating throughout"}.get(kind, f"low in parts of the {scope}")
 
