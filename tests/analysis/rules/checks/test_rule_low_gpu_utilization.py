@@ -211,6 +211,25 @@ def test_an_idle_tail_after_the_last_step() -> None:
     assert "stood idle for the last 2 min 30 s after the last step (finalization)." in str(outcome.recommendation)
 
 
+@pytest.mark.parametrize(
+    ("last_step_ends", "tail"),
+    [(449.75, (449.75, 149.75)), (450.5, (450.5, 149.0)), (449.25, (450.0, 150.0)), (440.0, (450.0, 150.0))],
+)
+def test_an_idle_tail_is_the_finalization_within_a_sampling_interval(last_step_ends: float, tail: tuple[float, float]) -> None:
+    """Samples are 0.5 s apart and idle from 450 s; the last ends the job.
+
+    The first step begins at 60 s."""
+    steps = [
+        {"node": 0, "process": 0, "index": number, "host_start_ns": START + round(at * SECOND), "host_duration_ns": SECOND}
+        for number, at in enumerate((60, last_step_ends - 1))
+    ]
+    values = [0.0] * 121 + [90.0] * 779 + [0.0] * 300
+    with sampled(line(0, GPU, 0, values, start=START), step=steps) as store:
+        (row,) = plain_details(judged(store, RULE, patience=100, window=240))["devices"]
+    assert (row["idle_tail_starts_ns"], row["idle_tail_ns"]) == (START + round(tail[0] * SECOND), tail[1] * SECOND)
+    assert (row["idle_head_ends_ns"], row["idle_head_ns"]) == (START + 60 * SECOND, 60 * SECOND)  # the first used sample is at 60.5 s
+
+
 @pytest.mark.parametrize(("samples", "advice"), [(4, "record for longer"), (99, "record for longer"), (100, None), (101, None)])
 def test_too_few_derived_samples_are_no_reason_to_judge_them(samples: int, advice: str | None) -> None:
     kernel = {"node": 0, "process": 0, "device": 1, "stream": 7, "kind": "kernel", "name": "k"}
