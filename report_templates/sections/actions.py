@@ -27,7 +27,7 @@ _UNITS: Final = ((3600e9, "GPU-h"), (60e9, "GPU-min"), (1e9, "GPU-s"), (1e6, "GP
 class ActionRow:
     """A finding of the recommended actions, ready to print. ``rank``: of the finding.
 
-    ``saving``: percent of ``base``. ``cost``: time per step, or a share, with its own base. ``span``: in the timeline.
+    ``saving``: percent of ``base``. ``cost``: a share with its base, and the time per step. ``span``: in the timeline.
     """
 
     rank: int
@@ -61,7 +61,7 @@ def action_rows(report: Report, verdicts: Sequence[Judged]) -> list[ActionRow]:
 
 
 def _unconverted(finding: Finding) -> Action:
-    base = finding.base if finding.saving_percent is not None else None
+    base = finding.base if finding.saving_percent is not None or finding.cost_percent is not None else None
     return Action(
         finding.rank, finding.rule, finding.saving_percent, finding.saving_ns, finding.saving_kind, base=base,
         cost_percent=finding.cost_percent, partly=finding.explained_by,
@@ -83,7 +83,7 @@ def _row(row: Action, finding: Finding, verdict: Judged | None, ranks: dict[str,
         saving,
         notes,
         base if row.percent is not None and row.base is None else "",
-        _cost(finding),
+        _cost(finding, row, base),
         coded(sentences(finding.text, _EVIDENCE)),
         f"Partly the same as #{cause}." if cause is not None and cause != row.finding else "",
         None if verdict is None else span_of(verdict.rule),
@@ -119,12 +119,14 @@ def gpu_time(ns: float, gpus: int) -> str:
     return f"{significant(ns / size)}\u00a0{unit}"
 
 
-def _cost(finding: Finding) -> str:
-    """Write the time per step, or else the share, and its base; "" if unknown."""
-    share = percent(finding.cost_percent) if finding.cost_percent is not None else None
-    of = f" of the {clip(finding.base, 60)}" if finding.base else ""
+def _cost(finding: Finding, row: Action, base: str) -> str:
+    """Write the share, on the base of the saving, and the time per step.
+
+    "" if unknown."""
+    of = base if row.base is None else f"of the {clip(row.base, 60)}"
+    parts = [f"{brief(row.cost_percent)} {of}".rstrip()] if row.cost_percent is not None else []
     if finding.cost_per_step_ns is not None:
-        return f"{duration(finding.cost_per_step_ns)} per step" + (f" ({share}{of})" if share else "")
-    if share:
-        return f"{share}{of}"
-    return f"{duration(finding.cost_ns)}{of}" if finding.cost_ns is not None else ""
+        parts.append(f"{duration(finding.cost_per_step_ns)} per step on average")
+    if not parts and finding.cost_ns is not None:
+        parts.append(duration(finding.cost_ns))
+    return ", ".join(parts)

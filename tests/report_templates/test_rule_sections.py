@@ -163,6 +163,27 @@ def test_findings_have_the_numbers_and_savings_of_the_actions(rich: Report) -> N
         assert f"Saves predicted {brief(4.3)} of the run (6.48 GPU-min, estimate)".replace("\u00a0", " ") in listed
 
 
+def test_costs_have_the_base_of_the_savings(rich: Report) -> None:
+    """The cost of 17.6% of the window is 12.2% of the run.
+
+    That of the second finding has a base of its own."""
+    first, second, *others = rich.findings
+    findings = (
+        dataclasses.replace(first, cost_percent=17.6, base="GPU time in the profile window", cost_per_step_ns=34_600_000.0),
+        dataclasses.replace(second, cost_percent=30.0, base="time of the moon", cost_per_step_ns=None),
+        *others,
+    )
+    rows = (
+        Action(first.rank, first.rule, 12.0, 1077 * 10**9, "upper_bound", cost_percent=12.2),
+        Action(second.rank, second.rule, None, None, None, base="time of the moon", cost_percent=30.0),
+    )
+    actions = Actions("GPU time of the run", 8976 * 10**9, 8, rows)
+    text = html_of(dataclasses.replace(rich, findings=findings, actions=actions), "pdf")
+    listed = words(text[text.index('<section id="findings"') :])
+    assert f"Costs {brief(12.2)} of the run, 34.6 ms per step on average · Saves up to".replace("\u00a0", " ") in listed
+    assert f"Costs {brief(30.0)} of the time of the moon".replace("\u00a0", " ") in listed
+
+
 @pytest.mark.parametrize(
     ("ns", "gpus", "text"),
     [
