@@ -41,12 +41,12 @@ def headline(data: SummaryData) -> str:
     if data.span_ns or data.gpu_samples:
         sentences = _of_gpus(data)
     elif records and not data.report.steps.steps:
-        sentences = [*records, f"No GPU activity and no steps in this run, {wording.plural(traced, 'process', 'processes')} traced."]
+        sentences = [*records, f"No GPU activity and no steps were recorded; {_traced(traced)}."]
         sentences += [cpu_sentence, _MISSING[missing] if missing else ""]
     elif missing and data.report.processes:
         sentences = [f"No GPU activity in what could be read: {missing}.", *_of_host_steps(data)]
     elif traced or data.report.steps.steps:
-        sentences = [f"No GPU activity in this run, {wording.plural(traced, 'process', 'processes')} traced."]
+        sentences = [f"No GPU activity was recorded; {_traced(traced)}."]
         if not data.report.steps.steps and cpu is not None:
             sentences.append(f"CPU utilization averaged {brief_percent(cpu)}, and no steps were recorded.")
         sentences += _of_host_steps(data)
@@ -59,6 +59,10 @@ def headline(data: SummaryData) -> str:
     else:
         sentences = ["No GPU activity, no steps and no utilization in this run: there is nothing to time."]
     return " ".join(sentence for sentence in [*sentences, _little(data.report.findings)] if sentence)
+
+
+def _traced(processes: int) -> str:
+    return f"{wording.plural(processes, 'process was', 'processes were')} traced"
 
 
 def _of_log(details: RecompilesDetails) -> str:

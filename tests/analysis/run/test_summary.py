@@ -37,6 +37,7 @@ from postrun.analysis.report.rules import Finding
 from postrun.analysis.report.work_details import RecompilesDetails
 from postrun.analysis.run.summary import summary
 from postrun.analysis.run.summary_data import SummaryData
+from postrun.analysis.run.summary_warnings import note_counts
 from postrun.analysis.toolkit.labels import short_model
 from postrun.analysis.toolkit.wording import duration as time_text
 from postrun.analysis.toolkit.wording import percent, whole_percent
@@ -279,7 +280,7 @@ def test_samples_come_before_the_busy_share_of_the_window() -> None:
 
 def test_host_only_trace() -> None:
     result = summed(processes=2, steps=Steps(tuple(row([10, 20, 30], on_device=False)[1:]), (), (), None))
-    assert result.headline == "No GPU activity in this run, 2 processes traced. A step took 20.0 ms (median of 3)."
+    assert result.headline == "No GPU activity was recorded; 2 processes were traced. A step took 20.0 ms (median of 3)."
     assert tile(result, "step_time").detail == "median of 3 steps on the host"
 
 
@@ -418,6 +419,9 @@ def test_few_profiled_steps_are_a_caveat(steps: int, words: str | None) -> None:
 def test_the_state_of_the_data_is_in_the_subtitle() -> None:
     notes = [Note(None, "warning", "c", "m", 1, None, None), Note(None, "info", "c", "m", 1, None, None)]
     assert summed(processes=1, notes=notes).subtitle == "completed · data: 1 warning"
+    notes += [Note(None, severity, "c", "m", 1, None, None) for severity in ("warning", "error", "info")]
+    assert summed(processes=1, notes=notes).subtitle == "completed · data: 1 error, 2 warnings"
+    assert note_counts(notes) == ["1 error", "2 warnings", "2 notes"]
     assert summed(processes=1, notes=notes, run={"status": "partial"}).subtitle == "partial · data: incomplete"
 
 
