@@ -34,6 +34,7 @@ _BLOCKS: Final[dict[str, Callable[[RuleContext, Any], Blocks]]] = {
     "StepOutlier": loop.step_outlier,
     "Dataloader": loop.dataloader,
     "HostBound": trace.host_bound,
+    "InputBound": loop.input_bound,
     "HostPreprocessing": loop.host_preprocessing,
     "ExposedCommunication": trace.exposed_communication,
     "LowPrecision": trace.low_precision,

@@ -18,6 +18,7 @@ from postrun.analysis.report import Action, Actions, Finding, Report, RuleResult
 from postrun.analysis.report.communication_details import ExposedCommunicationDetails
 from postrun.analysis.report.load import rule_details
 from postrun.analysis.report.loop_details import StepOutlierDetails
+from postrun.analysis.report.trace_details import InputBoundDetails
 from postrun.report_templates.blocks import Figure, Section, coded
 from postrun.report_templates.blocks.tables import Table
 from postrun.report_templates.figures.dot_plot import Dots, dot_plot
@@ -29,7 +30,7 @@ from postrun.report_templates.figures.workloads import Workload, workloads
 from postrun.report_templates.output.pages import page
 from postrun.report_templates.output.section_list import context
 from postrun.report_templates.rules.generic import written
-from postrun.report_templates.rules.loop import step_outlier
+from postrun.report_templates.rules.loop import input_bound, step_outlier
 from postrun.report_templates.rules.rule_context import RuleContext
 from postrun.report_templates.sections.actions import brief, gpu_time
 from postrun.report_templates.text.formats import duration, glued
@@ -38,6 +39,7 @@ from rule_details import details_from, plain_details
 from slow_params import slow_except
 
 SVG = "{http://www.w3.org/2000/svg}"
+S = 10**9
 NBSP = "\u00a0"
 
 
@@ -607,3 +609,29 @@ def test_groups_that_were_judged_are_drawn_before_those_that_were_not() -> None:
     assert "Not drawn: 2 steps above 400 ms, the longest 900 ms." in caption
     assert [row[0].text for row in table.rows] == ["rank 0 TRAIN", "rank 0 EVAL"]
     assert "Robust outliers are longer than the median" in (table.html_note or "")
+
+
+@pytest.mark.parametrize(
+    ("workers", "note"), [(2, "CPU use: of all"), (None, "The recording contains no settings of the data loader. CPU use")]
+)
+def test_waits_for_data_and_the_loader_are_tables_with_labels(workers: int | None, note: str) -> None:
+    """Rank 1 waits for 57 ms of 100 ms, rank 0 for 10 ms."""
+    of_process = {"node": "n", "steps": 20, "steps_ns": 2 * S}
+    rows = [
+        {**of_process, "rank": 0, "pid": 1, "waiting_ns": S // 5, "percent": 10.0, "issue": False},
+        {**of_process, "rank": 1, "pid": 2, "waiting_ns": 1140 * S // 1000, "percent": 57.0, "issue": True},
+    ]
+    loader = {"num_workers": workers, "prefetch_factor": None, "pin_memory": None, "cores": 2, "core_percent": 99.5, "processes": 2}
+    details = details_from("InputBound", {"processes": rows, "loader": loader})
+    assert isinstance(details, InputBoundDetails)
+    rule_result = result("InputBound", "trace", "IssuesFound", "So.", given={"threshold": (20, "%", 20, False, None)})
+    processes, settings = input_bound(RuleContext("rule-InputBound", rule_result, 0), details)
+    assert isinstance(processes, Table)
+    assert isinstance(settings, Table)
+    times = [duration(1140 * S // 1000), duration(2 * S), "20", duration(57_000_000)]
+    assert [cell.text for cell in processes.rows[0]] == ["rank 1", "✕ over", "57.0%", *times]
+    assert processes.note == "Share of the time of the steps; more than 20% is an issue."
+    shown = {column.label: cell.text for column, cell in zip(settings.columns, settings.rows[0], strict=True)}
+    assert (shown["Process"], shown["Cores of the node"], shown["CPU use of the node"]) == ("rank 1", "2", "99.5%")
+    assert shown.get("num_workers", "—") == ("—" if workers is None else "2")
+    assert (settings.note or "").startswith(note)
