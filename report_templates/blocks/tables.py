@@ -117,11 +117,15 @@ class Table:
 
 
 def table(id: str, caption: str, rows: Sequence[T], *columns: Col[T], **flags: Any) -> Table | None:
-    """Make a table; None without rows. ``flags``: the fields of :class:`Table`."""
+    """Make a table; None without rows. ``flags``: the fields of :class:`Table`.
+
+    A column other than the first is left out if no row has a value."""
     if not rows:
         return None
-    kept = tuple(column for column in columns if column.when)
-    return Table(id, caption, kept, tuple(tuple(column.cell(row) for column in kept) for row in rows[:TABLE_ROWS]), len(rows), **flags)
+    present = tuple(column for column in columns if column.when)
+    cells = tuple(tuple(column.cell(row) for column in present) for row in rows[:TABLE_ROWS])
+    known = [i for i in range(len(present)) if i == 0 or any(row[i].text != UNKNOWN for row in cells)]
+    return Table(id, caption, present, cells, len(rows), **flags).of_columns(known)
 
 
 def word(text: str | None, *, full: str | None = None, limit: int = 90) -> Cell:
