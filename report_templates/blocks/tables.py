@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 from markupsafe import Markup
 
 from ..figures.donut import Sector
-from ..text.formats import UNKNOWN, clip, percent, quantity
+from ..text.formats import UNKNOWN, clip, ended, percent, quantity
 from .spans import Span
 
 T = TypeVar("T")
@@ -50,9 +50,9 @@ class Col(Generic[T]):
     ``value`` returns a Cell, or a value that becomes one: written by ``form`` and sorted by the value itself, or without ``form`` as text
     of at most ``limit`` characters. ``form`` may return a Cell to set more than the text.
 
-    ``kind``: "number" (right-aligned; the default with a ``form``), "text" (wraps; the default without), "name" (the row's heading; in
-    the PDF one line, shortened in its middle) or "full" (HTML breaks it anywhere). ``when``: whether the table has this column at all.
-    ``html_only``: left out of the PDF. ``pdf_only``: its replacement there. ``code``: names of kernels, operators or functions, in their
+    ``kind``: "number" (right-aligned; the default with a ``form``), "text" (wraps, shortened at its end; the default without), "name" (the
+    row's heading, shortened in its middle; in the PDF one line) or "full" (HTML breaks it anywhere). ``when``: whether the table can have
+    this column. ``html_only``: left out of the PDF. ``pdf_only``: its replacement there. ``code``: names of kernels, operators or functions, in their
     own font, in the PDF on one line. ``span``: in the timeline, of a row.
     """
 
@@ -77,7 +77,7 @@ class Col(Generic[T]):
     def _written(self, row: T) -> Cell:
         value = self.value(row)
         if self.form is None:
-            return value if isinstance(value, Cell) else word(value, limit=self.limit)
+            return value if isinstance(value, Cell) else word(value, limit=self.limit, name=self.kind != "text" or self.code)
         written = self.form(value)
         return written if isinstance(written, Cell) else Cell(written, sort=value)
 
@@ -128,11 +128,13 @@ def table(id: str, caption: str, rows: Sequence[T], *columns: Col[T], **flags: A
     return Table(id, caption, present, cells, len(rows), **flags).of_columns(known)
 
 
-def word(text: str | None, *, full: str | None = None, limit: int = 90) -> Cell:
-    """Make a cell of text, shortened in its middle. ``full``: the unabbreviated text."""
+def word(text: str | None, *, full: str | None = None, limit: int = 90, name: bool = True) -> Cell:
+    """Make a cell of text: a ``name``, shortened in its middle, or a sentence.
+
+    ``full``: the unabbreviated text."""
     text = text or UNKNOWN
     full = text if full is None else full
-    short = clip(text, limit)
+    short = clip(text, limit) if name else ended(text, limit)
     return Cell(short, title=clip(full, 2000) if full != short else None)
 
 

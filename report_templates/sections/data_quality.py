@@ -32,7 +32,7 @@ def data_quality(report: Report) -> Section:
             "Repairs, omissions, and guesses",
             notes,
             Col("Severity", lambda note: Cell(*_SEVERITY.get(note.severity, (note.severity, 3)))),
-            Col("What", lambda note: word(_what(note), full=_what(note, full=True), limit=400)),
+            Col("What", lambda note: word(_what(note), full=_what(note, full=True), limit=400, name=False)),
             Col("Times", lambda note: note.count, count),
             Col("Files", lambda note: note.files if note.file else None, count),
             Col("Code", lambda note: note.code, html_only=True),

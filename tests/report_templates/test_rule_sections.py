@@ -631,7 +631,7 @@ def test_waits_for_data_and_the_loader_are_tables_with_labels(workers: int | Non
     times = [duration(1140 * S // 1000), duration(2 * S), "20", duration(57_000_000)]
     assert [cell.text for cell in processes.rows[0]] == ["rank 1", "✕ over", "57.0%", *times]
     assert processes.note == "Share of the time of the steps; more than 20% is an issue."
-    shown = {column.label: cell.text for column, cell in zip(settings.columns, settings.rows[0], strict=True)}
-    assert (shown["Process"], shown["Cores of the node"], shown["CPU use of the node"]) == ("rank 1", "2", "99.5%")
-    assert shown.get("num_workers", "—") == ("—" if workers is None else "2")
+    texts = {column.label: cell.text for column, cell in zip(settings.columns, settings.rows[0], strict=True)}
+    assert (texts["Process"], texts["Cores of the node"], texts["CPU use of the node"]) == ("rank 1", "2", "99.5%")
+    assert texts.get("num_workers", "—") == ("—" if workers is None else "2")
     assert (settings.note or "").startswith(note)
