@@ -5,6 +5,7 @@ A :class:`Col` holds everything about one column: its header, the value of a row
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
@@ -19,6 +20,8 @@ from .spans import Span
 T = TypeVar("T")
 
 TABLE_ROWS: Final = 1000  # in HTML; report.json contains all rows
+_NUMBERED: Final = re.compile(r" #\d+$")
+_NUMBERS: Final = "Kernels with the same short name are numbered: #2, #3."
 PDF_ROWS: Final = 12  # the default in the PDF, whose time depends on the number of cells
 
 
@@ -52,8 +55,8 @@ class Col(Generic[T]):
 
     ``kind``: "number" (right-aligned; the default with a ``form``), "text" (wraps, shortened at its end; the default without), "name" (the
     row's heading, shortened in its middle; in the PDF one line) or "full" (HTML breaks it anywhere). ``when``: whether the table can have
-    this column. ``html_only``: left out of the PDF. ``pdf_only``: its replacement there. ``code``: names of kernels, operators or functions, in their
-    own font, in the PDF on one line. ``span``: in the timeline, of a row.
+    this column. ``html_only``: left out of the PDF. ``pdf_only``: its replacement there. ``code``: names of kernels, operators or
+    functions, in their own font, in the PDF on one line. ``span``: in the timeline, of a row.
     """
 
     label: str
@@ -119,11 +122,13 @@ class Table:
 def table(id: str, caption: str, rows: Sequence[T], *columns: Col[T], **flags: Any) -> Table | None:
     """Make a table; None without rows. ``flags``: the fields of :class:`Table`.
 
-    A column other than the first is left out if no row has a value."""
+    A column other than the first is left out if no row has a value. A note explains the numbers of kernels with the same short name."""
     if not rows:
         return None
     present = tuple(column for column in columns if column.when)
     cells = tuple(tuple(column.cell(row) for column in present) for row in rows[:TABLE_ROWS])
+    if any(column.code and _NUMBERED.search(row[i].text) for i, column in enumerate(present) for row in cells):
+        flags["note"] = " ".join(filter(None, (flags.get("note"), _NUMBERS)))
     known = [i for i in range(len(present)) if i == 0 or any(row[i].text != UNKNOWN for row in cells)]
     return Table(id, caption, present, cells, len(rows), **flags).of_columns(known)
 

@@ -60,6 +60,20 @@ def test_a_column_without_values_is_left_out() -> None:
     assert [[cell.text for cell in row] for row in result.rows] == [["—", "0"], ["—", "—"]]
 
 
+@pytest.mark.parametrize(
+    ("name", "code", "note"),
+    [
+        ("gemm #2", True, "Times. Kernels with the same short name are numbered: #2, #3."),
+        ("gemm", True, "Times."),
+        ("thread #2", False, "Times."),
+    ],
+)
+def test_numbers_of_kernels_with_the_same_name_are_explained(name: str, code: bool, note: str) -> None:
+    result = table("t", "A table", ["gemm", name], Col("Name", str, kind="name", code=code), note="Times.")
+    assert result is not None
+    assert result.note == note
+
+
 def test_pairs_are_names_and_values() -> None:
     result = pairs_table("p", "Pairs", {"calls": 3}.items(), ("What", "Count"), count, sortable=False)
     assert result is not None
