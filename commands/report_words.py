@@ -27,11 +27,12 @@ def verdict_lines(report: Report) -> Iterator[str]:
     yield f"Rules: {verdict_counts(*(counts[key] for key in _VERDICTS))}"
     actions = report.actions
     worths = {row.finding: worth_words(row, actions.base) for row in actions.rows} if actions is not None else {}
+    ranks = {finding.rule: finding.rank for finding in report.findings}
     for finding in report.findings[:_FINDINGS_SHOWN]:
         named = finding.where and set(_WORDS.findall(finding.where)) <= set(_WORDS.findall(finding.title))
         where = f" ({finding.where})" if finding.where and not named else ""
         worth = f": {words}" if (words := worths.get(finding.rank)) else ""
-        cause = f"; explained by {finding.explained_by}" if finding.explained_by else ""
+        cause = f"; partly the same as {ranks[finding.explained_by]}" if finding.explained_by in ranks else ""
         yield f"  {finding.rank}. {finding.title}{where}{worth}{cause}"
     yield from (f"  {line}" for line in failures(report))
 

@@ -206,7 +206,7 @@ def _name(group: AnnotationGroup, sides: Sequence[str], twins: _Twins) -> str:
 
 
 def _twins(groups: Sequence[AnnotationGroup]) -> _Twins:
-    """Return names and sides of the groups that only the formats of their files distinguish."""
+    """Return the names and sides that groups of several formats have."""
     sources: dict[tuple[str, str], set[tuple[str, ...]]] = {}
     for group in groups:
         sources.setdefault((group.name, group.side), set()).add(group.formats)

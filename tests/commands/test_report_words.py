@@ -47,7 +47,7 @@ def test_the_first_three_findings_are_those_of_the_page() -> None:
     report: Any = SimpleNamespace(rules=[RULE], findings=findings, actions=Actions("GPU time in the profile window", 100, 8, rows))
     assert list(verdict_lines(report))[1:] == [
         "  1. Inspect rank 5: saves a predicted 4.3% of the window",
-        "  2. Overlap: saves up to 12% of the window; explained by StragglerRank",
+        "  2. Overlap: saves up to 12% of the window; partly the same as 1",
         "  3. Do it: saves up to 30% of time of the moon",
     ]
     report.findings = [finding(4, "StepOutlier", "Remove stalls")]

@@ -11,11 +11,11 @@ from postrun.report_templates.sections.annotated_ranges import annotated_ranges
 
 def test_ranges_of_one_name_and_two_formats_have_their_source(rich: Report) -> None:
     first, *_ = (group for group in rich.annotations.groups if group.side == "host")
-    one = dataclasses.replace(first, phase=None, formats=("PyTorch profiler trace",))
-    two = dataclasses.replace(first, phase=first.name, formats=("hosted framework timeline",))
+    profiled = dataclasses.replace(first, phase=None, formats=("PyTorch profiler trace",))
+    debugged = dataclasses.replace(first, phase=first.name, formats=("hosted framework timeline",))
     for groups, names, sources in (
-        ((one, two), [f"{first.name}, PyTorch profiler trace", f"{first.name}, hosted framework timeline"], True),
-        ((one,), [first.name], False),
+        ((profiled, debugged), [f"{first.name}, PyTorch profiler trace", f"{first.name}, hosted framework timeline"], True),
+        ((profiled,), [first.name], False),
     ):
         ranges = dataclasses.replace(rich.annotations, groups=groups, histograms=(first.name,))
         section = annotated_ranges(dataclasses.replace(rich, annotations=ranges))
