@@ -189,7 +189,7 @@ def _loading_loss(data: SummaryData) -> tuple[float, str] | None:
     loading = data_loading(data.report.steps)
     if not data.loader_recorded or loading is None or not loading.total_ns:
         return None
-    return loading.percent, f"Data loading takes {brief_percent(loading.percent)} of a step{loading_basis(data.report.steps)}."
+    return loading.percent, f"Data loading takes {brief_percent(loading.percent)} of the mean step{loading_basis(data.report.steps)}."
 
 
 def _by_rank(breakdown: Sequence[DeviceTime]) -> str:

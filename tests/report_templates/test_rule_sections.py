@@ -29,6 +29,7 @@ from postrun.report_templates.figures.stacked_bars import Part, stacked_bars
 from postrun.report_templates.figures.workloads import Workload, workloads
 from postrun.report_templates.output.pages import page
 from postrun.report_templates.output.section_list import context
+from postrun.report_templates.rules.communication import exposed_collectives
 from postrun.report_templates.rules.generic import written
 from postrun.report_templates.rules.loop import input_bound, step_outlier
 from postrun.report_templates.rules.rule_context import RuleContext
@@ -635,3 +636,20 @@ def test_waits_for_data_and_the_loader_are_tables_with_labels(workers: int | Non
     assert (texts["Process"], texts["Cores of the node"], texts["CPU use of the node"]) == ("rank 1", "2", "99.5%")
     assert texts.get("num_workers", "—") == ("—" if workers is None else "2")
     assert (settings.note or "").startswith(note)
+
+
+@pytest.mark.parametrize(
+    ("waiting", "columns", "note"),
+    [
+        (5_000_000, ["Waiting", "Last rank"], "Waiting: until the last rank of the group arrives."),
+        (None, [], "How long they wait for other ranks is unknown, because these are not in the run."),
+    ],
+)
+def test_exposed_collectives_explain_the_columns_that_they_have(waiting: int | None, columns: list[str], note: str) -> None:
+    collective = {"operation": "all-reduce", "count": 2, "time_ns": S, "exposed_ns": S // 2, "waiting_ns": waiting}
+    exposed = details_from("ExposedCommunication", {"collectives": [{**collective, "last_rank": None if waiting is None else 5}]})
+    assert isinstance(exposed, ExposedCommunicationDetails)
+    table = exposed_collectives(RuleContext("rule-X", result("ExposedCommunication", "trace", "IssuesFound", "So."), 0), exposed)
+    assert table is not None
+    assert [column.label for column in table.columns if column.label in ("Waiting", "Transfer", "Last rank", "Group")] == columns
+    assert note in (table.html_note or "")

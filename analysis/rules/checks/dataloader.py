@@ -145,7 +145,7 @@ def _no_events(run: RunData) -> str:
     share = wording.whole_percent(100 * waited / sum(part.total_ns for part in known))
     return (
         "no data loader events in this run: the annotated ranges tell that data loading takes"
-        f" {share} of a step (see Steps), but not how many processes load"
+        f" {share} of the mean step (see Steps), but not how many processes load"
     )
 
 

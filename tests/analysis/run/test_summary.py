@@ -153,7 +153,7 @@ def test_the_page_of_a_run_with_everything() -> None:
         ("gpu_utilization", whole_percent(55), "mean of the samples over 2 ns of samples"),
         ("step_time", "178 ms", "median of 3 steps, step to step, GPU time 174 ms"),
         ("exposed_communication", whole_percent(10.5), "of GPU time in the profile window"),
-        ("data_loading", percent(3.4), "of a step, 6.00 ms"),
+        ("data_loading", percent(3.4), "of the mean step, 6.00 ms"),
     ]
     assert result.warnings == ()
 
@@ -198,7 +198,7 @@ def test_the_largest_loss_is_named() -> None:
     loading = Steps((step(10),), (), (part(33.4, 100),), None)
     busy = [device_time(0, 100, 61, 10, 8)]
     window = "of the GPU time in the profile window."
-    exposed, loads = f"Exposed communication takes {percent(8)} {window}", f"Data loading takes {whole_percent(33.4)} of a step."
+    exposed, loads = f"Exposed communication takes {percent(8)} {window}", f"Data loading takes {whole_percent(33.4)} of the mean step."
     assert summed(breakdown=busy, steps=loading).headline.endswith(loads)
     assert summed(breakdown=busy, steps=loading, loader=False).headline.endswith(exposed)
     assert (
