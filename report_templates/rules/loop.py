@@ -237,7 +237,7 @@ def dataloader(context: RuleContext, details: DataloaderDetails) -> Blocks:
             Col("Cores", lambda node: node.cores, count),
             Col("Of the cores", lambda node: node.percent_of_cores, percent),
             Col("Verdict", lambda node: None if node.issue is None else marked(node.issue, "outside")),
-            Col("Told by", lambda node: _SOURCES.get(node.source)),
+            Col("Source", lambda node: _SOURCES.get(node.source)),
             Col("Seconds seen", lambda node: node.seconds, count, html_only=True),
             pdf_rows=8,
         ),

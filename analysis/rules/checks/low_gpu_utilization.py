@@ -288,18 +288,13 @@ def _used_too_little(low: Sequence[LowGpu], judged: Sequence[LowGpu]) -> str:
     triggered, windows = sum(row.triggered for row in low), sum(row.windows for row in low)
     if len(low) > 1:
         which = _all(len(low)) if len(low) == len(judged) else f"{count(len(low))} of {plural(len(judged), 'GPU')}"
-        return f"{which} are underused in {count(triggered)} of {count(windows)} evaluated windows{_product(low)}"
+        by_gpu = f" ({product})" if (product := gpus.windows_by_gpu([row.windows for row in low])) else ""
+        return f"{which} are underused in {count(triggered)} of {count(windows)} evaluated windows{by_gpu}"
     which = "The GPU" if len(judged) == 1 else f"1 of {plural(len(judged), 'GPU')}"
     some = "its only evaluated window"
     if windows > 1:
         some = f"{'all' if triggered == windows else count(triggered)} of its {count(windows)} evaluated windows"
     return f"{which} is underused in {some}"
-
-
-def _product(low: Sequence[LowGpu]) -> str:
-    """Write how the windows are counted: " (8 GPUs × 3 windows)"; "" if GPUs differ."""
-    each = {row.windows for row in low}
-    return f" ({count(len(low))} GPUs × {plural(each.pop(), 'window')})" if len(each) == 1 else ""
 
 
 def _all(number: int) -> str:
