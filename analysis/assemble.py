@@ -112,7 +112,8 @@ def _report(store: Store, options: Options) -> Report:
         operator_calls=operator_calls(store, data.operator_work, data.kernel_groups, data.sites),
         gpu_time=gpu_time(store, data.whole_devices),
     )
-    report = replace(report, job_strip=job_strip(store, report), actions=actions(report))
+    ranked, recommended = actions(report)
+    report = replace(report, findings=ranked, actions=recommended, job_strip=job_strip(store, report))
     page = SummaryData(report, data.whole_devices, _loader_recorded(data), _traced(store))
     return replace(report, summary=summary(page))
 

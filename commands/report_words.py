@@ -10,7 +10,8 @@ from typing import Any, Final
 
 from ..analysis.report.model import Report
 from ..analysis.report.rules import ERROR, FINE, ISSUES, NOT_EVALUATED
-from ..analysis.toolkit.wording import duration, percent, verdict_counts
+from ..analysis.run.actions import worth_words
+from ..analysis.toolkit.wording import verdict_counts
 
 _FINDINGS_SHOWN: Final = 3
 _WORDS: Final = re.compile(r"[\w-]+")
@@ -18,22 +19,21 @@ _VERDICTS: Final = ("issues", "failed", "fine", "informing", "not_evaluated")  #
 
 
 def verdict_lines(report: Report) -> Iterator[str]:
-    """Yield the counts of verdicts, the costliest findings, and why rules failed."""
+    """Yield the counts of verdicts, the first findings, and why rules failed."""
     rules = [result for result in report.rules if result.category != "report"]
     if not rules:
         return
     counts = _counts(report)
     yield f"Rules: {verdict_counts(*(counts[key] for key in _VERDICTS))}"
-    causes = [finding for finding in report.findings if finding.explained_by is None]
-    for number, finding in enumerate(causes[:_FINDINGS_SHOWN], 1):
-        cost = [duration(finding.cost_ns)] if finding.cost_ns is not None else []
-        if finding.cost_percent is not None:
-            cost.append(f"{percent(finding.cost_percent)} of {finding.base}")
+    actions = report.actions
+    worths = {row.finding: worth_words(row, actions.base) for row in actions.rows} if actions is not None else {}
+    ranks = {finding.rule: finding.rank for finding in report.findings}
+    for finding in report.findings[:_FINDINGS_SHOWN]:
         named = finding.where and set(_WORDS.findall(finding.where)) <= set(_WORDS.findall(finding.title))
         where = f" ({finding.where})" if finding.where and not named else ""
-        explains = [other.rule for other in report.findings if other.explained_by == finding.rule]
-        ending = f"; explains {', '.join(explains)}" if explains else ""
-        yield f"  {number}. {finding.title}{where}" + (f": {', '.join(cost)}" if cost else "") + ending
+        worth = f": {words}" if (words := worths.get(finding.rank)) else ""
+        cause = f"; partly the same as {ranks[finding.explained_by]}" if finding.explained_by in ranks else ""
+        yield f"  {finding.rank}. {finding.title}{where}{worth}{cause}"
     yield from (f"  {line}" for line in failures(report))
 
 

@@ -52,7 +52,7 @@ def _blocks(message: Message, dialect: Dialect, longest: int | None, rules: int 
 
     def finding(number: int, finding: Finding) -> str:
         where = f"({finding.where})" if finding.where and finding.where not in finding.title else ""
-        origin = ": ".join(filter(None, (where, finding.cost)))
+        origin = ": ".join(filter(None, (where, finding.worth)))
         advice = f"What to do: {finding.advice}" if finding.advice else ""
         item = " ".join(filter(None, (strong(finding.title), text(origin and f"{origin}."), text(finding.text), text(advice))))
         return dialect.item.format(number=number, item=item)
@@ -69,7 +69,10 @@ def _blocks(message: Message, dialect: Dialect, longest: int | None, rules: int 
     if details and message.findings:
         more = f" of {message.issues}" if message.issues > len(message.findings) else ""
         items = "\n".join(finding(number, item) for number, item in enumerate(message.findings, 1))
-        blocks += [dialect.paragraph.format(strong(f"What costs most ({len(message.findings)}{more})")), dialect.items.format(items)]
+        blocks += [
+            dialect.paragraph.format(strong(f"Findings to take up first ({len(message.findings)}{more})")),
+            dialect.items.format(items),
+        ]
     if message.verdicts:
         blocks.append(dialect.paragraph.format(strong(f"Rules: {counts(message.verdicts)}")))
         blocks += [dialect.rows.format("\n".join(rows))] if rows else []

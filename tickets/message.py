@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Final
 
-from ..analysis.toolkit.wording import duration, moment, percent, verdict_counts
+from ..analysis.report.first_page import Action
+from ..analysis.run.actions import worth_words
+from ..analysis.toolkit.wording import moment, verdict_counts
 from ..errors import InputError
 
 WORDS: Final = {"IssuesFound": "issue", "Error": "error", "NoIssuesFound": "passed", "NotEvaluated": "not evaluated"}
@@ -30,7 +32,7 @@ class Verdict:
 class Finding:
     title: str
     where: str
-    cost: str
+    worth: str
     text: str
     advice: str
 
@@ -38,7 +40,7 @@ class Finding:
 @dataclass(frozen=True, slots=True)
 class Message:
     """``key`` identifies the comment when it is sent again. ``lines`` come before everything else, such as a regression. ``issues`` counts
-    all findings of the report, ``findings`` has the first that no other explains."""
+    all findings of the report, ``findings`` has the first."""
 
     key: str
     run: str
@@ -95,8 +97,7 @@ def from_report(report: Mapping[str, Any], *, key: str | None = None, link: str 
 def _message(report: Mapping[str, Any], key: str | None, link: str | None) -> Message:
     run, summary, generator = report["run"], report["summary"], report.get("generator", {})
     rules = [rule for rule in report.get("rules", ()) if rule.get("category") != "report"]
-    findings = report.get("findings", ())
-    causes = [finding for finding in findings if not finding.get("explained_by")]
+    findings, worths = report.get("findings", ()), _worths(report.get("actions") or {})
     writer = f"postrun {generator.get('version', '')}".strip()
     if isinstance(generator.get("generated_at_ns"), int):
         writer += f", {moment(generator['generated_at_ns'])}"
@@ -108,7 +109,7 @@ def _message(report: Mapping[str, Any], key: str | None, link: str | None) -> Me
         subtitle=str(summary.get("subtitle", "")),
         figures=tuple((str(tile["label"]), str(tile["value"])) for tile in summary.get("tiles", ())),
         verdicts=tuple(_verdict(rule) for rule in sorted(rules, key=lambda rule: order(rule["verdict"]))),
-        findings=tuple(map(_finding, causes[:_TOP])),
+        findings=tuple(_finding(finding, worths.get(finding.get("rank"), "")) for finding in findings[:_TOP]),
         issues=len(findings),
         warnings=tuple(map(str, summary.get("warnings", ()))),
         link=link,
@@ -133,9 +134,15 @@ def counts(verdicts: Sequence[Verdict]) -> str:
     return verdict_counts(*map(words.count, ("issue", "error", "passed", "informational", "not evaluated")))
 
 
-def _finding(finding: Mapping[str, Any]) -> Finding:
-    cost = [duration(finding["cost_ns"])] if finding.get("cost_ns") is not None else []
-    if finding.get("cost_percent") is not None:
-        cost.append(f"{percent(finding['cost_percent'])} of {finding.get('base') or 'the time'}")
+def _worths(actions: Mapping[str, Any]) -> dict[int, str]:
+    """Return the worth of each finding in words by its rank."""
+    names = [field.name for field in fields(Action)]
+    rows = [Action(**{name: row.get(name) for name in names}) for row in actions.get("rows", ())]
+    return {row.finding: worth_words(row, actions["base"]) for row in rows}
+
+
+def _finding(finding: Mapping[str, Any], worth: str) -> Finding:
     where, text, advice = (str(finding.get(name) or "") for name in ("where", "text", "recommendation"))
-    return Finding(str(finding["title"]), where, ", ".join(cost), text, advice)
+    if cause := finding.get("explained_by"):
+        text = f"{text} Explained by {cause}: take that finding up first.".strip()
+    return Finding(str(finding["title"]), where, worth, text, advice)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import polars as pl
@@ -10,6 +10,7 @@ import polars as pl
 from ...errors import UsageError
 from ...ingest.store.store import Store
 from ..report.framework import AnnotationGroup, Annotations
+from ..toolkit.contents import SOURCES
 from ..toolkit.names import base_name
 from ..toolkit.options import AnalysisOptions
 from ..toolkit.quantiles import duration_histogram, quantiles
@@ -28,7 +29,8 @@ def annotation_groups(store: Store, options: AnalysisOptions = AnalysisOptions()
     longest total. Raises UsageError for a chosen name that no range has, unless names are chosen for the runs that have them.
     """
     query = (
-        "SELECT name, side, phase, process, duration_ns AS duration FROM annotation WHERE complete IS NOT FALSE AND duration_ns IS NOT NULL"
+        "SELECT name, side, phase, process, source, duration_ns AS duration"
+        " FROM annotation WHERE complete IS NOT FALSE AND duration_ns IS NOT NULL"
     )
     if not store.has_rows("annotation") or (rows := store.frame(query)).is_empty():
         _chosen(options, [])
@@ -41,13 +43,14 @@ def annotation_groups(store: Store, options: AnalysisOptions = AnalysisOptions()
     merged = named.join(kept_keys, on=keys, how="left", nulls_equal=True).with_columns(
         base=pl.when("kept").then("base").otherwise(pl.lit(REMAINDER)), phase=pl.when("kept").then("phase")
     )
-    groups = [_group(base, side, phase, members) for (base, side, phase), members in merged.group_by(keys)]
+    formats = dict(store.frame(SOURCES).select("id", "format").rows())
+    groups = [_group(base, side, phase, members, formats) for (base, side, phase), members in merged.group_by(keys)]
     groups.sort(key=lambda group: (group.name == REMAINDER, -group.total_ns, group.name, group.side, group.phase or ""))
     present = list(dict.fromkeys(group.name for group in groups))
     return Annotations(tuple(groups), _chosen(options, present) or tuple(present[:DRAWN]), None)
 
 
-def _group(base: object, side: object, phase: object, members: pl.DataFrame) -> AnnotationGroup:
+def _group(base: object, side: object, phase: object, members: pl.DataFrame, formats: Mapping[int, str]) -> AnnotationGroup:
     spread, bins = quantiles(members["duration"]), duration_histogram(members["duration"])
     assert spread is not None
     assert bins is not None
@@ -59,6 +62,7 @@ def _group(base: object, side: object, phase: object, members: pl.DataFrame) -> 
         total_ns=int(members["duration"].sum()),
         quantiles=spread,
         histogram=bins,
+        formats=tuple(sorted({formats[source] for source in members["source"].unique() if source in formats})),
     )
 
 

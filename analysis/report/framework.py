@@ -9,7 +9,7 @@ from .rows import Histogram, Quantiles, Share
 
 @dataclass(frozen=True, slots=True)
 class AnnotationGroup:
-    """All ranges of one base name (trailing number cut off): "step_12" and "step_13" are one group."""
+    """All ranges of one base name (trailing number cut off): "step_12" and "step_13" are one group. ``formats``: of their files."""
 
     name: str
     side: str  # host or device
@@ -18,6 +18,7 @@ class AnnotationGroup:
     total_ns: int
     quantiles: Quantiles
     histogram: Histogram
+    formats: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

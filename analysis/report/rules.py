@@ -63,11 +63,10 @@ class RuleResult:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """An issue, ranked by its worth. ``severity``: high for at least 20 percent of the time, medium for at least 5, else low. Times: see
-    ``base``; the times of several findings overlap and do not add up. ``saving_kind``: whether the saving is "predicted" (by simulation) or
-    an "upper_bound". ``explained_by``: the rule whose finding is the cause of this one, which then follows all findings that are not
-    explained. ``module``, ``source_line`` (file:line): of at least half of the issue. Numbers are None if the issue has no time (such
-    issues follow those with one)."""
+    """An issue. ``rank``: its place among the recommended actions. ``severity``: high for at least 20 percent of the time, medium for at
+    least 5, else low. Times: see ``base``; the times of several findings overlap and do not add up. ``saving_kind``: whether the saving is
+    "predicted" (by simulation) or an "upper_bound". ``explained_by``: the rule whose finding is the cause of this one, which then follows
+    that finding. ``module``, ``source_line`` (file:line): of at least half of the issue. Numbers are None if the issue has no time."""
 
     rank: int
     rule: str

@@ -1,4 +1,4 @@
-"""Findings -> recommended actions: the savings of all findings on one base, in percent of the run and as GPU time.
+"""Findings -> recommended actions: the savings of all findings on one base, in percent of the run and as GPU time, and their one order.
 
 A rule measures its saving on the time that it sees: the run, the training loop, or the profile window. The window is a sample of the
 training loop, so its percentages are scaled by the share of the loop in the run, on the assumption that the profiled steps are typical.
@@ -7,16 +7,21 @@ training loop, so its percentages are scaled by the share of the loop in the run
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from ..report.first_page import Action, Actions
 from ..report.model import Report
 from ..report.rules import SMALL_PERCENT, Finding
 from .job_strip import longer_than_profile
+from .summary_data import brief_percent
 
 OF_RUN: Final = "GPU time of the run"
 OF_WINDOW: Final = "GPU time in the profile window"
 OF_DURATION: Final = "duration of the run"
+
+BASES: Final = {OF_RUN: "of the run", OF_WINDOW: "of the window", OF_DURATION: "of the run"}
+"""Common base -> its short name after a percentage."""
 
 _RUN: Final = "run"
 _LOOP: Final = "loop"
@@ -45,21 +50,39 @@ class _Base(NamedTuple):
     factors: Mapping[str, tuple[float, bool]]
 
 
-def actions(report: Report) -> Actions | None:
-    """Return all findings with converted savings; None without findings.
+def actions(report: Report) -> tuple[tuple[Finding, ...], Actions | None]:
+    """Rank the findings from 1; return them with their savings on one base.
 
-    Without a common base (name ""), each finding stays on its own. Order: by the converted saving, or else the cost; each finding follows
-    the one that explains it. Findings that are worth less than 2% come last."""
+    Order: by the converted saving, or else the cost; each finding follows the one that explains it. Findings that are worth less than 2%
+    come last. Without a common base (name ""), each finding stays on its own. None without findings."""
     if not report.findings:
-        return None
+        return (), None
     base = _base(report)
     rows = {finding.rank: _action(finding, base) for finding in report.findings}
-    return Actions(base.name, base.ns, base.gpus, tuple(rows[finding.rank] for finding in _ordered(report.findings, rows)))
+    ordered = list(enumerate(_ordered(report.findings, rows), 1))
+    listed = tuple(replace(rows[finding.rank], finding=rank) for rank, finding in ordered)
+    return tuple(replace(finding, rank=rank) for rank, finding in ordered), Actions(base.name, base.ns, base.gpus, listed)
 
 
 def worth(action: Action) -> float | None:
     """Return the saving in percent, or the cost if the saving is unknown."""
     return action.cost_percent if action.percent is None else action.percent
+
+
+def saving_words(action: Action) -> str:
+    """Write the known saving without its base: "up to 19%", "predicted 4.3%"."""
+    assert action.percent is not None
+    return f"{'predicted' if action.saving_kind == 'predicted' else 'up to'} {brief_percent(action.percent)}"
+
+
+def worth_words(action: Action, base: str) -> str:
+    """Write the saving, or else the cost, and its base; "" if unknown.
+
+    ``base``: of all actions. Example: "saves up to 19% of the run"."""
+    of = f"of {action.base}" if action.base is not None else BASES.get(base, f"of {base or 'the time'}")
+    if action.percent is not None:
+        return f"saves {'a ' if action.saving_kind == 'predicted' else ''}{saving_words(action)} {of}"
+    return f"costs {brief_percent(action.cost_percent)} {of}" if action.cost_percent is not None else ""
 
 
 def _base(report: Report) -> _Base:

@@ -25,7 +25,7 @@ def capture_notes(store: Store) -> Iterator[Note]:
     if python_frames(store):
         text = (
             "Python frames were recorded (`with_stack`), which slows the host: host times and idle times are longer than without them."
-            " Compare only with profiles that were recorded in the same way"
+            " Compare only with profiles that were recorded in the same way."
         )
         yield Note(None, "warning", WITH_STACK, text, 1, None, None)
     if not store.has_rows("device_event") or not formats(store) or program(store).kind == INFERENCE:
@@ -35,5 +35,7 @@ def capture_notes(store: Store) -> Iterator[Note]:
         steps = store.frame("SELECT max(n) FROM (SELECT count(*) AS n FROM step GROUP BY process)").item() or 0
     if steps < 2:
         text = "The profile has one step" if steps else "The profile has no steps"
-        text += ": its figures cannot show how steps vary, and include what runs once. Profile at least five steps after some warm-up steps"
+        text += (
+            ": its figures cannot show how steps vary, and include what runs once. Profile at least five steps after some warm-up steps."
+        )
         yield Note(None, "warning", FEW_STEPS, text, 1, None, None)

@@ -6,19 +6,19 @@ the findings, on the base of the recommended actions; without findings, the larg
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from ..causes.program import program_words
 from ..device.time_breakdown import WORTH_NAMING_PERCENT, only_copied
 from ..framework.host_records import host_records
 from ..report.device import DeviceTime
-from ..report.first_page import Action
+from ..report.first_page import Action, Actions
 from ..report.rules import SMALL_PERCENT, Finding
 from ..report.steps import Steps
 from ..report.work_details import RecompilesDetails
 from ..toolkit import wording
-from .actions import OF_RUN, OF_WINDOW, worth
+from .actions import BASES, saving_words, worth
 from .code_coverage import before_profile_percent, unattributed
 from .losses import loss
 from .summary_data import SummaryData, brief_percent
@@ -29,7 +29,6 @@ _UNEVEN_POINTS: Final = 3.0  # percentage points between ranks from which the he
 _FAR: Final = 3.0  # longest step / median step from which the headline of a run without GPU activity names the step
 _MOST_LOSSES: Final = 2
 _MISSING: Final = {CUT: "A file was cut off: what followed is missing.", UNREAD: "What could not be read was left out."}
-_OF: Final = {OF_RUN: "of the run", OF_WINDOW: "of the window"}
 
 
 def headline(data: SummaryData) -> str:
@@ -42,12 +41,12 @@ def headline(data: SummaryData) -> str:
     if data.span_ns or data.gpu_samples:
         sentences = _of_gpus(data)
     elif records and not data.report.steps.steps:
-        sentences = [*records, f"No GPU activity and no steps in this run, {wording.plural(traced, 'process', 'processes')} traced."]
+        sentences = [*records, f"No GPU activity and no steps were recorded; {_traced(traced)}."]
         sentences += [cpu_sentence, _MISSING[missing] if missing else ""]
     elif missing and data.report.processes:
         sentences = [f"No GPU activity in what could be read: {missing}.", *_of_host_steps(data)]
     elif traced or data.report.steps.steps:
-        sentences = [f"No GPU activity in this run, {wording.plural(traced, 'process', 'processes')} traced."]
+        sentences = [f"No GPU activity was recorded; {_traced(traced)}."]
         if not data.report.steps.steps and cpu is not None:
             sentences.append(f"CPU utilization averaged {brief_percent(cpu)}, and no steps were recorded.")
         sentences += _of_host_steps(data)
@@ -60,6 +59,10 @@ def headline(data: SummaryData) -> str:
     else:
         sentences = ["No GPU activity, no steps and no utilization in this run: there is nothing to time."]
     return " ".join(sentence for sentence in [*sentences, _little(data.report.findings)] if sentence)
+
+
+def _traced(processes: int) -> str:
+    return f"{wording.plural(processes, 'process was', 'processes were')} traced"
 
 
 def _of_log(details: RecompilesDetails) -> str:
@@ -109,30 +112,46 @@ def _utilization(data: SummaryData) -> str:
 
 
 def _losses(data: SummaryData) -> str:
-    """List the largest losses of the findings that no other finding explains."""
+    """List the largest losses of the actions, in their order.
+
+    A finding and those that it explains are partly the same loss. The largest of them is named, with the finding that explains it."""
     actions = data.report.actions
     if actions is None or not actions.base:
         return ""
     findings = {finding.rank: finding for finding in data.report.findings}
     rules = {rule.rule: rule for rule in data.report.rules}
-    causes = {row.rule for row in actions.rows}
-    large = [row for row in actions.rows if row.base is None and row.partly not in causes and (worth(row) or 0.0) >= SMALL_PERCENT]
-    if not large:
-        return ""
-    large = large[:_MOST_LOSSES]
-    of = _OF.get(actions.base, "of the run")
+    nouns = {row.finding: loss(findings[row.finding], rules.get(row.rule)) for row in actions.rows}
+    named = [(cause, row) for cause, row in _families(actions) if (worth(row) or 0.0) >= SMALL_PERCENT][:_MOST_LOSSES]
     texts: list[str] = []
-    for row in large:
-        texts.append(f"{loss(findings[row.finding], rules.get(row.rule))} ({_share(row)}{'' if texts else f' {of}'})")
-    avoidable = "avoidable " if all(row.percent is not None for row in large) else ""
-    subject = f"The largest {avoidable}losses are" if len(large) > 1 else f"The largest {avoidable}loss is"
+    for cause, row in named:
+        of = "" if texts else f" {BASES[actions.base]}"
+        due = "" if row is cause else f", partly due to {nouns[cause.finding]}"
+        texts.append(f"{nouns[row.finding]} ({_share(row)}{of}{due})")
+    if not texts:
+        return ""
+    avoidable = "avoidable " if all(row.percent is not None for _, row in named) else ""
+    subject = f"The largest {avoidable}losses are" if len(texts) > 1 else f"The largest {avoidable}loss is"
     return f"{subject} {' and '.join(texts)}."
 
 
+def _families(actions: Actions) -> Iterator[tuple[Action, Action]]:
+    """Yield each unexplained action, and the largest of it and those that it explains.
+
+    Actions that are not on the common base are left out."""
+    rules = {row.rule for row in actions.rows}
+    families: list[list[Action]] = []
+    for row in actions.rows:
+        if row.partly in rules and families:
+            families[-1].append(row)
+        else:
+            families.append([row])
+    for family in families:
+        if comparable := [row for row in family if row.base is None]:
+            yield family[0], max(comparable, key=lambda row: worth(row) or 0.0)
+
+
 def _share(row: Action) -> str:
-    if row.percent is None:
-        return brief_percent(row.cost_percent or 0.0)
-    return f"{'predicted' if row.saving_kind == 'predicted' else 'up to'} {brief_percent(row.percent)}"
+    return brief_percent(row.cost_percent or 0.0) if row.percent is None else saving_words(row)
 
 
 def _of_host_steps(data: SummaryData) -> list[str]:
@@ -170,7 +189,7 @@ def _loading_loss(data: SummaryData) -> tuple[float, str] | None:
     loading = data_loading(data.report.steps)
     if not data.loader_recorded or loading is None or not loading.total_ns:
         return None
-    return loading.percent, f"Data loading takes {brief_percent(loading.percent)} of a step{loading_basis(data.report.steps)}."
+    return loading.percent, f"Data loading takes {brief_percent(loading.percent)} of the mean step{loading_basis(data.report.steps)}."
 
 
 def _by_rank(breakdown: Sequence[DeviceTime]) -> str:

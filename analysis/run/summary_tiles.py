@@ -248,7 +248,7 @@ def _data_loading(data: SummaryData) -> Tile:
             ranges = f"ranges named so took {wording.duration(named_ns)}"
             return _unknown(key, label, f"no data-loader events; {ranges}", anchor)
         return _unknown(key, label, "no part of a step named as data loading" if annotated else "no data-loader events recorded", anchor)
-    detail = f"of a step, {wording.duration(loading.waited_ns / loading.steps)}{loading_basis(steps)}"
+    detail = f"of the mean step, {wording.duration(loading.waited_ns / loading.steps)}{loading_basis(steps)}"
     return Tile(key, label, brief_percent(loading.percent), detail, anchor, loading.percent)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from ..report.run import Note, Run
@@ -44,9 +45,15 @@ def data_state(run: Run, notes: Sequence[Note], captured: int) -> str:
     parts = []
     if captured and run.world_size and captured < run.world_size:
         parts.append(f"{wording.count(captured)} of {wording.count(run.world_size)} ranks")
-    if number := sum(note.severity in ("error", "warning") for note in notes):
-        parts.append(wording.plural(number, "warning"))
+    parts += note_counts(note for note in notes if note.severity != "info")
     return ", ".join(parts) or "complete"
+
+
+def note_counts(notes: Iterable[Note]) -> list[str]:
+    """Count notes by severity: ["1 error", "2 warnings", "4 notes"]."""
+    severities = Counter(note.severity for note in notes)
+    nouns = (("error", "error"), ("warning", "warning"), ("info", "note"))
+    return [wording.plural(severities[severity], noun) for severity, noun in nouns if severities[severity]]
 
 
 def caveats(run: Run, ranks: Sequence[int], profiled_steps: int | None, window_ns: int) -> tuple[str, ...]:

@@ -47,7 +47,7 @@ def timeline(store: Store, report: Report, *, cap: int = CAP) -> Timeline | None
     if keys.is_empty() and not drawn:
         return None
     keys = clock.moved(keys, remarks)
-    origin, end = _extent(keys, drawn)
+    origin, end = _extent(keys, drawn, report.job_statistics.ended_at_ns)
     keys = keys.with_columns(pl.col("moved") - origin)
     span = end - origin
     tree = Tree(store, keys.select(KEYS).rows(), drawn)
@@ -169,10 +169,15 @@ class _Clock:
         return kept
 
 
-def _extent(keys: pl.DataFrame, drawn: Sequence[Drawn]) -> tuple[int, int]:
+def _extent(keys: pl.DataFrame, drawn: Sequence[Drawn], ended: int | None) -> tuple[int, int]:
+    """Return the first and last time.
+
+    The last stretch of a line can contain the end of the job, which is the last time then."""
     firsts = [keys["first"].min(), *(line.points["time_ns"].min() for line in drawn)]
     lasts = [keys["end"].max(), *(line.points["time_ns"].max() for line in drawn)]
-    return min(_integer(time) for time in firsts if time is not None), max(_integer(time) for time in lasts if time is not None)
+    first, last = min(_integer(time) for time in firsts if time is not None), max(_integer(time) for time in lasts if time is not None)
+    stretch = max((_integer(line.points["time_ns"].diff().max()) for line in drawn if len(line.points) > 1), default=0)
+    return first, ended if ended is not None and 0 < ended - last <= stretch else last
 
 
 def _integer(value: object) -> int:

@@ -72,9 +72,9 @@ def threshold_text(value: float) -> str:
 
 
 def signed_percent(value: float) -> str:
-    """Format a change in percent with its sign: +14.2%, -3.0%, 0%."""
+    """Format a change in percent with its sign: +14.2%, -3.0%, <0.1%, 0%."""
     text = percent(abs(value))
-    return text if value == 0 else f"{'+' if value > 0 else '-'}{text.lstrip('<>')}"
+    return text if value == 0 or text.startswith("<") else f"{'+' if value > 0 else '-'}{text.lstrip('>')}"
 
 
 def change(base: float, new: float) -> str:

@@ -5,6 +5,7 @@ A :class:`Col` holds everything about one column: its header, the value of a row
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
@@ -13,12 +14,14 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 from markupsafe import Markup
 
 from ..figures.donut import Sector
-from ..text.formats import UNKNOWN, clip, percent, quantity
+from ..text.formats import UNKNOWN, clip, ended, percent, quantity
 from .spans import Span
 
 T = TypeVar("T")
 
 TABLE_ROWS: Final = 1000  # in HTML; report.json contains all rows
+_NUMBERED: Final = re.compile(r" #\d+$")
+_NUMBERS: Final = "Kernels with the same short name are numbered: #2, #3."
 PDF_ROWS: Final = 12  # the default in the PDF, whose time depends on the number of cells
 
 
@@ -50,10 +53,10 @@ class Col(Generic[T]):
     ``value`` returns a Cell, or a value that becomes one: written by ``form`` and sorted by the value itself, or without ``form`` as text
     of at most ``limit`` characters. ``form`` may return a Cell to set more than the text.
 
-    ``kind``: "number" (right-aligned; the default with a ``form``), "text" (wraps; the default without), "name" (the row's heading; in
-    the PDF one line, shortened in its middle) or "full" (HTML breaks it anywhere). ``when``: whether the table has this column at all.
-    ``html_only``: left out of the PDF. ``pdf_only``: its replacement there. ``code``: names of kernels, operators or functions, in their
-    own font, in the PDF on one line. ``span``: in the timeline, of a row.
+    ``kind``: "number" (right-aligned; the default with a ``form``), "text" (wraps, shortened at its end; the default without), "name" (the
+    row's heading, shortened in its middle; in the PDF one line) or "full" (HTML breaks it anywhere). ``when``: whether the table can have
+    this column. ``html_only``: left out of the PDF. ``pdf_only``: its replacement there. ``code``: names of kernels, operators or
+    functions, in their own font, in the PDF on one line. ``span``: in the timeline, of a row.
     """
 
     label: str
@@ -77,7 +80,7 @@ class Col(Generic[T]):
     def _written(self, row: T) -> Cell:
         value = self.value(row)
         if self.form is None:
-            return value if isinstance(value, Cell) else word(value, limit=self.limit)
+            return value if isinstance(value, Cell) else word(value, limit=self.limit, name=self.kind != "text" or self.code)
         written = self.form(value)
         return written if isinstance(written, Cell) else Cell(written, sort=value)
 
@@ -117,18 +120,26 @@ class Table:
 
 
 def table(id: str, caption: str, rows: Sequence[T], *columns: Col[T], **flags: Any) -> Table | None:
-    """Make a table; None without rows. ``flags``: the fields of :class:`Table`."""
+    """Make a table; None without rows. ``flags``: the fields of :class:`Table`.
+
+    A column other than the first is left out if no row has a value. A note explains the numbers of kernels with the same short name."""
     if not rows:
         return None
-    kept = tuple(column for column in columns if column.when)
-    return Table(id, caption, kept, tuple(tuple(column.cell(row) for column in kept) for row in rows[:TABLE_ROWS]), len(rows), **flags)
+    present = tuple(column for column in columns if column.when)
+    cells = tuple(tuple(column.cell(row) for column in present) for row in rows[:TABLE_ROWS])
+    if any(column.code and _NUMBERED.search(row[i].text) for i, column in enumerate(present) for row in cells):
+        flags["note"] = " ".join(filter(None, (flags.get("note"), _NUMBERS)))
+    known = [i for i in range(len(present)) if i == 0 or any(row[i].text != UNKNOWN for row in cells)]
+    return Table(id, caption, present, cells, len(rows), **flags).of_columns(known)
 
 
-def word(text: str | None, *, full: str | None = None, limit: int = 90) -> Cell:
-    """Make a cell of text, shortened in its middle. ``full``: the unabbreviated text."""
+def word(text: str | None, *, full: str | None = None, limit: int = 90, name: bool = True) -> Cell:
+    """Make a cell of text: a ``name``, shortened in its middle, or a sentence.
+
+    ``full``: the unabbreviated text."""
     text = text or UNKNOWN
     full = text if full is None else full
-    short = clip(text, limit)
+    short = clip(text, limit) if name else ended(text, limit)
     return Cell(short, title=clip(full, 2000) if full != short else None)
 
 

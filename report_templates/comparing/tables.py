@@ -13,7 +13,7 @@ from ..text.signs import SIGNS
 from . import words
 
 _SAMPLED_OVER: Final = {
-    "steps": "from the begin of the first step to the end of the last",
+    "steps": "from the beginning of the first step to the end of the last",
     "profile": "over the spans of the GPUs",
     "run": "over all samples",
 }

@@ -16,6 +16,9 @@ def exposed_collectives(context: RuleContext, details: ExposedCommunicationDetai
     """List the exposed collectives: what, who launched them, waiting or transfer."""
     rows = details.collectives
     sized = any(row.bytes is not None for row in rows)
+    waiting = "How long they wait for other ranks is unknown, because these are not in the run."
+    if any(row.waiting_ns is not None for row in rows):
+        waiting = "Waiting: until the last rank of the group arrives. Last rank: most of the waiting is for it."
     return table(
         f"{context.id}-collectives",
         "Exposed collectives",
@@ -35,8 +38,7 @@ def exposed_collectives(context: RuleContext, details: ExposedCommunicationDetai
         Col("Transfer", lambda row: row.transfer_ns, duration),
         Col("Last rank", lambda row: row.last_rank, lambda rank: UNKNOWN if rank is None else str(rank)),
         pdf_rows=_PDF_ROWS,
-        html_note="Times are of all ranks, added up call by call: calls at the same time each count. Waiting: until the last rank of the"
-        " group arrives; unknown if its ranks are not in the run. Last rank: most of the waiting is for it.",
+        html_note=f"Times are of all ranks, added up call by call: calls at the same time each count. {waiting}",
     )
 
 

@@ -15,6 +15,7 @@ from ...analysis.report.loop_details import (
     StepGroup,
     StepOutlierDetails,
 )
+from ...analysis.report.trace_details import InputBoundDetails
 from ..blocks import Figure, say
 from ..blocks.pooled import pooled
 from ..blocks.spans import step_span
@@ -23,7 +24,7 @@ from ..figures.distribution import Row, distribution
 from ..figures.histogram import histogram
 from ..figures.strips import Piece, Strip, strips
 from ..text import labels
-from ..text.formats import UNKNOWN, clip, count, duration, percent, plural
+from ..text.formats import UNKNOWN, clip, count, duration, percent, plural, threshold_text
 from .bottlenecks import during
 from .rule_context import Blocks, RuleContext, answer, bins, marked, narrow
 
@@ -187,6 +188,43 @@ def host_preprocessing(context: RuleContext, details: HostPreprocessingDetails) 
     ]
 
 
+def input_bound(context: RuleContext, details: InputBoundDetails) -> Blocks:
+    rows = sorted(details.processes, key=lambda row: -row.percent)
+    threshold = context.parameter("threshold")
+    limit = f"; more than {threshold_text(threshold)} is an issue" if threshold is not None else ""
+    unknown = "" if details.loader.num_workers is not None else "The recording contains no settings of the data loader. "
+    return [
+        table(
+            f"{context.id}-processes",
+            "Waits for data by process",
+            rows,
+            Col("Process", lambda row: Cell(labels.process(row.node, row.rank, row.pid), sort=row.rank), kind="name"),
+            Col("Verdict", lambda row: marked(row.issue)),
+            Col("Waits, share", lambda row: row.percent, percent),
+            Col("Waits", lambda row: row.waiting_ns, duration),
+            Col("Time of the steps", lambda row: row.steps_ns, duration),
+            Col("Steps", lambda row: row.steps, count),
+            Col("Wait per step", lambda row: row.waiting_ns / row.steps if row.steps else None, duration),
+            pdf_rows=8,
+            note=f"Share of the time of the steps{limit}.",
+        ),
+        table(
+            f"{context.id}-loader",
+            "Data loader of the process that waits longest",
+            rows[:1],
+            Col("Process", lambda row: Cell(labels.process(row.node, row.rank, row.pid)), kind="name"),
+            Col("num_workers", lambda _: details.loader.num_workers, count),
+            Col("prefetch_factor", lambda _: details.loader.prefetch_factor, count),
+            Col("pin_memory", lambda _: answer(details.loader.pin_memory, "True", "False")),
+            Col("Cores of the node", lambda _: details.loader.cores, count),
+            Col("CPU use of the node", lambda _: details.loader.core_percent, percent),
+            Col("Training processes of the node", lambda _: details.loader.processes, count),
+            sortable=False,
+            note=f"{unknown}CPU use: of all programs on the node, mean of its cores during the steps.",
+        ),
+    ]
+
+
 def dataloader(context: RuleContext, details: DataloaderDetails) -> Blocks:
     return [
         _loading(context, details),
@@ -199,7 +237,7 @@ def dataloader(context: RuleContext, details: DataloaderDetails) -> Blocks:
             Col("Cores", lambda node: node.cores, count),
             Col("Of the cores", lambda node: node.percent_of_cores, percent),
             Col("Verdict", lambda node: None if node.issue is None else marked(node.issue, "outside")),
-            Col("Told by", lambda node: _SOURCES.get(node.source)),
+            Col("Source", lambda node: _SOURCES.get(node.source)),
             Col("Seconds seen", lambda node: node.seconds, count, html_only=True),
             pdf_rows=8,
         ),

@@ -11,7 +11,7 @@ from ...analysis.report import rule_details
 from ..blocks import BARS, Figure, of_all, say, spread
 from ..blocks.spans import Span
 from ..blocks.tables import Cell, Col, table
-from ..figures.alike import groups_alike, medians
+from ..figures.alike import alike_label, groups_alike, medians
 from ..figures.dot_plot import Dots, dot_plot
 from ..figures.matrix import matrix
 from ..figures.workloads import Workload, workloads
@@ -191,8 +191,7 @@ def _alike(devices: Sequence[SomeGpu]) -> Iterator[tuple[str, list[SomeGpu], Seq
     running = [list(itertools.accumulate(device.histogram)) for device in devices]
     for group in groups_alike(running, _NEAR):
         members = [devices[number] for number in group]
-        every = "all " if len(members) == len(devices) else ""
-        label = device_name(members[0]) if len(members) == 1 else f"{every}{plural(len(members), 'GPU')} alike"
+        label = alike_label([device_name(device) for device in members], len(devices), "GPU")
         yield label, members, medians([device.histogram for device in members])
 
 

@@ -11,6 +11,7 @@ from markupsafe import Markup
 from ...analysis.report.first_page import Action
 from ...analysis.report.model import Report
 from ...analysis.report.rules import Finding
+from ...analysis.run.actions import BASES, saving_words
 from ...analysis.toolkit import wording
 from ..blocks import coded, name, plain
 from ..blocks.spans import Span
@@ -20,21 +21,15 @@ from .verdicts import Judged
 
 _EVIDENCE: Final = 160  # characters
 _UNITS: Final = ((3600e9, "GPU-h"), (60e9, "GPU-min"), (1e9, "GPU-s"), (1e6, "GPU-ms"))
-BASES: Final = {
-    "GPU time of the run": "of the run",
-    "GPU time in the profile window": "of the window",
-    "duration of the run": "of the run",
-}
 
 
 @dataclass(frozen=True, slots=True)
 class ActionRow:
-    """A finding of the recommended actions, ready to print. ``rank``: of the finding; ``number``: by worth on the common base.
+    """A finding of the recommended actions, ready to print. ``rank``: of the finding.
 
-    ``saving``: percent of ``base``. ``cost``: time per step, or a share, with its own base. ``span``: in the timeline.
+    ``saving``: percent of ``base``. ``cost``: a share with its base, and the time per step. ``span``: in the timeline.
     """
 
-    number: int
     rank: int
     title: str
     full_title: str
@@ -59,28 +54,26 @@ def action_rows(report: Report, verdicts: Sequence[Judged]) -> list[ActionRow]:
     findings = {finding.rank: finding for finding in report.findings}
     ordered = report.actions.rows if report.actions is not None else [_unconverted(finding) for finding in report.findings]
     judged = {verdict.rule.rule: verdict for verdict in reversed(verdicts)}
-    chosen = [row for row in ordered if row.finding in findings]
-    places = {row.rule: number for number, row in reversed(list(enumerate(chosen, 1)))}
+    ranks = {finding.rule: finding.rank for finding in reversed(report.findings)}
     gpus = report.actions.gpus if report.actions is not None else 0
     base = BASES.get(report.actions.base, "") if report.actions is not None else ""
-    return [_row(number, row, findings[row.finding], judged.get(row.rule), places, gpus, base) for number, row in enumerate(chosen, 1)]
+    return [_row(row, findings[row.finding], judged.get(row.rule), ranks, gpus, base) for row in ordered if row.finding in findings]
 
 
 def _unconverted(finding: Finding) -> Action:
-    base = finding.base if finding.saving_percent is not None else None
+    base = finding.base if finding.saving_percent is not None or finding.cost_percent is not None else None
     return Action(
         finding.rank, finding.rule, finding.saving_percent, finding.saving_ns, finding.saving_kind, base=base,
         cost_percent=finding.cost_percent, partly=finding.explained_by,
     )  # fmt: skip
 
 
-def _row(number: int, row: Action, finding: Finding, verdict: Judged | None, places: dict[str, int], gpus: int, base: str) -> ActionRow:
+def _row(row: Action, finding: Finding, verdict: Judged | None, ranks: dict[str, int], gpus: int, base: str) -> ActionRow:
     title = (plain(finding.title) or "").removesuffix(".")
     saving, notes = _saving(row, gpus)
-    cause = places.get(row.partly or "")
+    cause = ranks.get(row.partly or "")
     where = clip(finding.where, 60) if finding.where and _parts_of(finding.where) - _parts_of(title) else None
     return ActionRow(
-        number,
         row.finding,
         clip(title, 90),
         title,
@@ -90,9 +83,9 @@ def _row(number: int, row: Action, finding: Finding, verdict: Judged | None, pla
         saving,
         notes,
         base if row.percent is not None and row.base is None else "",
-        _cost(finding),
+        _cost(finding, row, base),
         coded(sentences(finding.text, _EVIDENCE)),
-        f"Partly the same as #{cause}." if cause is not None and cause != number else "",
+        f"Partly the same as #{cause}." if cause is not None and cause != row.finding else "",
         None if verdict is None else span_of(verdict.rule),
     )
 
@@ -106,7 +99,7 @@ def _saving(row: Action, gpus: int) -> tuple[str, tuple[str, ...]]:
     """Write the saving, and below it the GPU time, or its base if that is another one."""
     if row.percent is None:
         return UNKNOWN, (f"costs\u00a0{brief(row.cost_percent)}" if row.cost_percent is not None else "not known",)
-    text = f"{'predicted' if row.saving_kind == 'predicted' else 'up to'}\u00a0{brief(row.percent)}"
+    text = glued(saving_words(row))
     if row.base is not None:
         return text, (f"of the {clip(row.base, 60)}",)
     time = gpu_time(row.time_ns, gpus) if row.time_ns is not None else ""
@@ -126,12 +119,14 @@ def gpu_time(ns: float, gpus: int) -> str:
     return f"{significant(ns / size)}\u00a0{unit}"
 
 
-def _cost(finding: Finding) -> str:
-    """Write the time per step, or else the share, and its base; "" if unknown."""
-    share = percent(finding.cost_percent) if finding.cost_percent is not None else None
-    of = f" of the {clip(finding.base, 60)}" if finding.base else ""
+def _cost(finding: Finding, row: Action, base: str) -> str:
+    """Write the share, on the base of the saving, and the time per step.
+
+    "" if unknown."""
+    of = base if row.base is None else f"of the {clip(row.base, 60)}"
+    parts = [f"{brief(row.cost_percent)} {of}".rstrip()] if row.cost_percent is not None else []
     if finding.cost_per_step_ns is not None:
-        return f"{duration(finding.cost_per_step_ns)} per step" + (f" ({share}{of})" if share else "")
-    if share:
-        return f"{share}{of}"
-    return f"{duration(finding.cost_ns)}{of}" if finding.cost_ns is not None else ""
+        parts.append(f"{duration(finding.cost_per_step_ns)} per step on average")
+    if not parts and finding.cost_ns is not None:
+        parts.append(duration(finding.cost_ns))
+    return ", ".join(parts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from markupsafe import Markup
 
@@ -22,6 +22,7 @@ _FIGURES = 8
 _FURTHER = 48  # histograms of the HTML besides the chosen ones
 _DRAWN = 6  # counters over time
 _NAMED = 4
+_Twins = Set[tuple[str, str]]
 _DRAWABLE = 1e100  # axes of larger numbers, or of smaller ones than its inverse, are of no use, and their length may be no number
 
 
@@ -46,14 +47,15 @@ def annotated_ranges(report: Report) -> Section:
         plural(longest.quantiles.count, "range"),
         duration(longest.quantiles.p50),
     )
+    twins = _twins(ranges.groups)
     first = [group for name in ranges.histograms for group in ranges.groups if group.name == name][:_FIGURES]
-    blocks: list[Block | Only] = [_figure(first)]
+    blocks: list[Block | Only] = [_figure(first, twins)]
     further = [group for group in ranges.groups if group not in first and worth_drawing(group.quantiles)]
     if further:
         rest = f", those with the most time of {count(len(further))}" if len(further) > _FURTHER else ""
         summary = f"Durations of {plural(min(len(further), _FURTHER), 'further name')}{rest}"
         figures = [
-            _figure(further[at : min(at + _FIGURES, _FURTHER)], f"annotations-further-{number}")
+            _figure(further[at : min(at + _FIGURES, _FURTHER)], twins, f"annotations-further-{number}")
             for number, at in enumerate(range(0, min(len(further), _FURTHER), _FIGURES), 1)
         ]
         blocks.append(Only("html", Details(summary, figures, "annotations-further")))
@@ -66,6 +68,7 @@ def annotated_ranges(report: Report) -> Section:
             Col("Name", lambda group: group.name, kind="name", limit=64),
             Col("Phase", lambda group: group.phase, kind="name", limit=64, when=phases),
             Col("Side", lambda group: group.side),
+            Col("Source", lambda group: ", ".join(group.formats), html_only=True, when=bool(twins)),
             Col("Processes", lambda group: group.processes, count, html_only=phases),
             Col("Count", lambda group: group.quantiles.count, count),
             Col("Total", lambda group: group.total_ns, duration),
@@ -155,7 +158,7 @@ def _number(value: float | None) -> str:
     return significant(value) if plain else f"{value:.3g}".replace("-", "−")
 
 
-def _figure(groups: Sequence[AnnotationGroup], id: str = "annotations-histograms") -> Figure | None:
+def _figure(groups: Sequence[AnnotationGroup], twins: _Twins, id: str = "annotations-histograms") -> Figure | None:
     """Draw a panel per group; only name groups of few or nearly equal values."""
     drawn = [group for group in groups if worth_drawing(group.quantiles)]
     same = [group for group in groups if not worth_drawing(group.quantiles)]
@@ -166,17 +169,17 @@ def _figure(groups: Sequence[AnnotationGroup], id: str = "annotations-histograms
         for found in (group.quantiles for group in drawn)
     ]
     sides = sorted({group.side for group in groups})
-    named = [f"{_name(group, sides)} ({duration(group.quantiles.p50)})" for group in same]
+    named = [f"{_name(group, sides, twins)} ({duration(group.quantiles.p50)})" for group in same]
     constant = say(" Not drawn (too few or nearly equal values): {}.", ", ".join(named)) if same else ""
     first = drawn[0]
     return Figure(
         id,
         panels(
-            [bins_of(_name(group, sides), group.histogram, group.quantiles.p50) for group in drawn],
+            [bins_of(_name(group, sides, twins), group.histogram, group.quantiles.p50) for group in drawn],
             details,
             ["computation" if group.side == "device" else "host" for group in drawn],
         ),
-        f"Durations of {plural(len(drawn), 'annotated range')}: {_name(first, sides)}, {details[0]}",
+        f"Durations of {plural(len(drawn), 'annotated range')}: {_name(first, sides, twins)}, {details[0]}",
         say(
             "Durations{}, each with its own axis; dashed: the median. Two peaks suggest two kinds of work under one name.{}",
             f" on the {sides[0]}" if len(sides) == 1 else "",
@@ -185,7 +188,16 @@ def _figure(groups: Sequence[AnnotationGroup], id: str = "annotations-histograms
     )
 
 
-def _name(group: AnnotationGroup, sides: Sequence[str]) -> str:
-    """Name a group, with its side if there are two."""
+def _name(group: AnnotationGroup, sides: Sequence[str], twins: _Twins) -> str:
+    """Name a group, with its side if there are two, and its source if it has a twin."""
     phase = f" ({group.phase})" if group.phase and group.phase != group.name else ""
-    return clip(group.name, 40) + phase + (f" on the {group.side}" if len(sides) > 1 else "")
+    source = f", {', '.join(group.formats)}" if (group.name, group.side) in twins else ""
+    return clip(group.name, 40) + phase + (f" on the {group.side}" if len(sides) > 1 else "") + source
+
+
+def _twins(groups: Sequence[AnnotationGroup]) -> _Twins:
+    """Return the names and sides that groups of several formats have."""
+    sources: dict[tuple[str, str], set[tuple[str, ...]]] = {}
+    for group in groups:
+        sources.setdefault((group.name, group.side), set()).add(group.formats)
+    return {key for key, formats in sources.items() if len(formats) > 1}

@@ -8,6 +8,7 @@ from pathlib import PurePath
 from ...analysis.report.model import Report
 from ...analysis.report.modules import ModuleCoverage
 from ...analysis.report.run import Note, Source
+from ...analysis.run.summary_warnings import note_counts
 from ..blocks import Section, plain, say
 from ..blocks.tables import Cell, Col, Table, table, word
 from ..text.formats import clip, count, moment, percent, plural, shift, size
@@ -20,7 +21,7 @@ def data_quality(report: Report) -> Section:
     unknown = len(report.run.sources) - len(read)
     events = sum(source.events for source in read)
     notes = sorted(report.data_quality, key=lambda note: _SEVERITY.get(note.severity, ("", 3))[1])
-    repaired = say("{}", plural(len(notes), "note")) if notes else say("nothing was repaired or dropped")
+    repaired = say("{}", ", ".join(note_counts(notes)) or "nothing was repaired or dropped")
     also = say("; {} of no known format {} left aside", plural(unknown, "file"), "was" if unknown == 1 else "were") if unknown else ""
     lead = say("{}, {}; {}{}.", plural(len(read), "file"), plural(events, "record"), repaired, also)
     if not report.run.sources and not notes:
@@ -31,7 +32,7 @@ def data_quality(report: Report) -> Section:
             "Repairs, omissions, and guesses",
             notes,
             Col("Severity", lambda note: Cell(*_SEVERITY.get(note.severity, (note.severity, 3)))),
-            Col("What", lambda note: word(_what(note), full=_what(note, full=True), limit=400)),
+            Col("What", lambda note: word(_what(note), full=_what(note, full=True), limit=400, name=False)),
             Col("Times", lambda note: note.count, count),
             Col("Files", lambda note: note.files if note.file else None, count),
             Col("Code", lambda note: note.code, html_only=True),

@@ -14,11 +14,10 @@ _ABSENT = (
     "No iterations of inference are known: the run has no ranges of an inference engine, which vLLM, SGLang and TensorRT-LLM write into"
     " the traces of their own profilers."
 )
-_NOTE = (
-    "Median and p90 are of the range of an iteration on the host. Tokens per second: of a process, over the time from the start of an"
-    " iteration to the start of the next one. Gap: from the end of the iteration before, which is the time of the scheduler. Busy: share of"
-    " the time to the next iteration in which the GPU ran something."
-)
+_NOTE = "Median and p90 are of the range of an iteration on the host."
+_TOKENS = " Tokens per second: of a process, over the time from the start of an iteration to the start of the next one."
+_GAP = " Gap: from the end of the iteration before, which is the time of the scheduler."
+_BUSY = " Busy: share of the time to the next iteration in which the GPU ran something."
 
 
 def iterations(report: Report) -> Section:
@@ -44,7 +43,10 @@ def iterations(report: Report) -> Section:
             Col("Gap before", lambda row: row.gap_ns, duration),
             Col("With a graph", lambda row: row.graph_percent, percent),
             Col("GPU busy", lambda row: row.busy_percent, percent),
-            note=_NOTE,
+            note=_NOTE
+            + (_TOKENS if any(row.tokens_per_s is not None for row in rows) else "")
+            + (_GAP if any(row.gap_ns is not None for row in rows) else "")
+            + (_BUSY if any(row.busy_percent is not None for row in rows) else ""),
         ),
         table(
             "iterations-list",

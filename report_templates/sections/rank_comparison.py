@@ -15,7 +15,7 @@ from ..figures.axes import time_unit
 from ..figures.lines import Line, Panel, lines
 from ..figures.stacked_bars import stacked_bars
 from ..text import labels
-from ..text.formats import UNKNOWN, capitalized, clip, count, duration, percent, plural, threshold_text
+from ..text.formats import UNKNOWN, capitalized, clip, count, duration, plural, signed_percent, threshold_text
 from .roles import Location, role_sentence, role_texts
 from .time_breakdown import PARTS, part_times
 
@@ -123,7 +123,7 @@ def _ranks(comparison: RankComparison, selected: Sequence[RankRow], roles: Mappi
         Col("Idle", lambda row: row.idle_ns, duration, html_only=True),
         Col("Waits most in", lambda row: row.waiting_group, html_only=True, when=several),
         Col("Data loading", lambda row: row.data_loading_ns, duration, html_only=True, when=loading),
-        Col("Against the median", lambda row: row.excess_percent, _signed),
+        Col("Against the median", lambda row: row.excess_percent, signed_percent),
         Col(
             "Over in",
             lambda row: Cell(f"{count(row.steps_over)} of {count(row.steps)}", sort=row.steps_over / row.steps),
@@ -144,11 +144,6 @@ def _timed(comparison: RankComparison) -> str:
     if 0 < comparison.timed_steps < comparison.steps - 1:
         return f"the {count(comparison.timed_steps)} of {count(comparison.steps)} steps whose previous step was recorded"
     return plural(comparison.steps, "step")
-
-
-def _signed(change: float) -> str:
-    text = percent(abs(change)).removeprefix("<\u00a0")
-    return f"{'+' if change > 0 else '−' if change < 0 else ''}{text}"
 
 
 def _quantiles(comparison: RankComparison) -> Table | None:

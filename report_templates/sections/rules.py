@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
-from textwrap import shorten
 from typing import Any, Final
 
 from markupsafe import Markup
@@ -18,7 +17,7 @@ from ..blocks.tables import Cell, Col, Table, table
 from ..rules import across_ranks, bottlenecks, communication, compilation, generic, loop, products, trace, utilization
 from ..rules.rule_context import Blocks, RuleContext
 from ..rules.spans import span_of
-from ..text.formats import UNKNOWN, capitalized, clip, count, duration, glued, plural, sentences, significant, united
+from ..text.formats import UNKNOWN, capitalized, clip, count, duration, ended, glued, plural, sentences, significant, united
 from ..text.signs import ERROR, FINE, ISSUE
 from .actions import ActionRow, action_rows
 from .verdicts import ABSENT, Judged, counted, judged
@@ -34,6 +33,7 @@ _BLOCKS: Final[dict[str, Callable[[RuleContext, Any], Blocks]]] = {
     "StepOutlier": loop.step_outlier,
     "Dataloader": loop.dataloader,
     "HostBound": trace.host_bound,
+    "InputBound": loop.input_bound,
     "HostPreprocessing": loop.host_preprocessing,
     "ExposedCommunication": trace.exposed_communication,
     "LowPrecision": trace.low_precision,
@@ -87,9 +87,7 @@ def findings(report: Report) -> Section:
     section = Section("findings", "Findings", say("{}", _lead(verdicts)))
     rows = {row.rank: row for row in action_rows(report, verdicts)}
     issues = [verdict for verdict in verdicts if verdict.kind == ISSUE]
-    numbered = [(verdict, rows.get(verdict.rank or 0)) for verdict in issues]
-    numbered.sort(key=lambda pair: pair[1].number if pair[1] else len(rows) + 1)
-    section.parts = tuple(_part(report, verdict, row) for verdict, row in numbered)
+    section.parts = tuple(_part(report, verdict, rows.get(verdict.rank or 0)) for verdict in issues)
     return section
 
 
@@ -103,7 +101,7 @@ def rules(report: Report) -> Section:
     section = Section("rules", "All rules", say("{}.", counted(verdicts)))
     summary = next((rule for rule in report.rules if rule.category == "report"), None)
     finding = (summary.finding or summary.reason) if summary else None
-    section.facts["summary"] = say("{}: {}", summary.rule, glued(clip(finding, 300))) if summary and finding else None
+    section.facts["summary"] = say("{}: {}", summary.rule, glued(ended(finding, 300))) if summary and finding else None
     section.facts["changed"] = _changed(report)
     absent = [one for one in verdicts if not one.evaluated]
     section.add(
@@ -148,7 +146,7 @@ def _overview(verdicts: Sequence[Judged]) -> Table | None:
         Col("Rule", lambda row: row.name, kind="name"),
         Col("Verdict", lambda row: row.cell),
         Col("Finding", lambda row: plain(row.rule.finding or row.rule.reason), limit=600, html_only=True),
-        Col("Finding", lambda row: shorten(plain(row.rule.finding or row.rule.reason) or "", _FINDING, placeholder=" …"), pdf_only=True),
+        Col("Finding", lambda row: ended(plain(row.rule.finding or row.rule.reason) or "", _FINDING), pdf_only=True),
         Col("Description", lambda row: plain(row.rule.checks), limit=300, html_only=True),
         Col(
             "Recommendation",
@@ -190,7 +188,7 @@ def _absent_by_reason(verdicts: Sequence[Judged]) -> Texts | None:
     """Make the lines of the PDF, which rules with the same reason share."""
     groups: dict[tuple[str, str], list[str]] = defaultdict(list)
     for verdict in verdicts:
-        groups[verdict.sign.text, plain(clip(_why(verdict.rule), _REASON)) or ""].append(clip(verdict.rule.rule, 60))
+        groups[verdict.sign.text, plain(ended(_why(verdict.rule), _REASON)) or ""].append(clip(verdict.rule.rule, 60))
     lines = [say("{}: {} ({}).", sign, ", ".join(names), why.removesuffix(".")) for (sign, why), names in groups.items()]
     return Texts("absent_rules", lines) if lines else None
 
@@ -207,8 +205,8 @@ def _part(report: Report, verdict: Judged, action: ActionRow | None = None) -> S
         action=action,
         recommendation=coded(sentences(rule.recommendation, 800)) if rule.recommendation else None,
         explained_by=_explained_by(report, verdict),
-        checks=coded(clip(rule.checks, 400)),
-        condition=None if verdict.informs else coded(clip(rule.condition, 400)),
+        checks=coded(ended(rule.checks, 400)),
+        condition=None if verdict.informs else coded(ended(rule.condition, 400)),
         counts="" if verdict.informs else _counts(report, rule),
         parameters=_line(rule.parameter_table),
         see=_SEE.get(rule.rule),

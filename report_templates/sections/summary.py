@@ -12,6 +12,8 @@ from markupsafe import Markup
 from ...analysis.report.device import DeviceTime
 from ...analysis.report.first_page import Actions, JobPhase, JobStrip
 from ...analysis.report.model import Report
+from ...analysis.run.actions import BASES
+from ...analysis.run.summary_warnings import note_counts
 from ..blocks import Block, Figure, Only, Section, Texts, say
 from ..blocks.spans import Span
 from ..figures.job_strip import NARROW, Phase, job_strip
@@ -30,7 +32,7 @@ from ..text.formats import (
     plural,
 )  # fmt: skip
 from ..text.signs import ERROR, FINE, INFORMATION, ISSUE, NOT_EVALUATED
-from .actions import BASES, action_rows, gpu_time
+from .actions import action_rows, gpu_time
 from .run_marks import dip_label, time_marks
 from .time_breakdown import PARTS, part_times
 from .verdicts import ABSENT, FIRST, Judged, judged
@@ -120,8 +122,8 @@ def _data(report: Report) -> str | None:
     if not read:
         return None
     events = plural(sum(source.events for source in read), "record")
-    notes = len(report.data_quality)
-    return f"{plural(len(read), 'file')}, {events}; {plural(notes, 'note') if notes else 'nothing was repaired or dropped'}."
+    notes = ", ".join(note_counts(report.data_quality)) or "nothing was repaired or dropped"
+    return f"{plural(len(read), 'file')}, {events}; {notes}."
 
 
 # -- the job, or the profile window ----------------------------------------------------------------------------------------

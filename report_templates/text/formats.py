@@ -159,6 +159,14 @@ def clip(text: str, limit: int, *, tail: float = 1 / 3) -> str:
     return text[: limit - 1 - end] + "…" + text[len(text) - end :]
 
 
+def ended(text: str, limit: int) -> str:
+    """Shorten a sentence at its end, after a word; a long word in its middle."""
+    if len(text) <= limit:
+        return text
+    words = text[: limit - 1].rpartition(" ")[0].rstrip(",;: ")
+    return f"{words} …" if len(words) >= limit // 2 else clip(text, limit)
+
+
 def clipped(names: Sequence[str], limit: int) -> list[str]:
     """Shorten names in their middle, but keep the part that distinguishes them."""
     short = [clip(name, limit) for name in names]
@@ -196,7 +204,7 @@ def sentences(text: str, limit: int) -> str:
     end = max((end for end in ends if end <= limit), default=ends[0])
     if end <= _LONGEST_SENTENCE:
         return text[:end]
-    return text[:_LONGEST_SENTENCE].rpartition(" ")[0].rstrip(",;:") + " …" if " " in text[:_LONGEST_SENTENCE] else clip(text, limit)
+    return ended(text, _LONGEST_SENTENCE if " " in text[:_LONGEST_SENTENCE] else limit)
 
 
 def first_sentences(text: str, most: int) -> tuple[str, str]:

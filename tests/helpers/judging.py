@@ -11,6 +11,7 @@ from postrun.analysis.report import Finding, Report, RuleResult
 from postrun.analysis.rules.engine.engine import evaluate
 from postrun.analysis.rules.engine.selection import select
 from postrun.analysis.rules.evidence.run_data import RunData
+from postrun.analysis.run.actions import actions
 from postrun.ingest.store import Store
 
 
@@ -25,7 +26,8 @@ class Judged:
 def rules_of(store: Store, options: Options = Options()) -> Judged:  # noqa: B008  (Options is frozen)
     """The results and findings that ``analyze`` would give."""
     store.settle_views()  # as ingest does
-    return Judged(*evaluate(RunData(store, options), options.selection or select()))
+    results, findings = evaluate(RunData(store, options), options.selection or select())
+    return Judged(results, actions(replace(empty_report(), findings=findings))[0])
 
 
 def report_of_rules(store: Store, options: Options) -> Report:

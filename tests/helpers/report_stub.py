@@ -11,6 +11,7 @@ from postrun.analysis import Options
 from postrun.analysis.rules.engine.engine import evaluate
 from postrun.analysis.rules.engine.selection import Selection
 from postrun.analysis.rules.evidence.run_data import RunData
+from postrun.analysis.run.actions import actions
 from postrun.api import OutputOptions, ReportResult
 from postrun.ingest.store import Store
 from postrun.report_templates.output.render import PLACES, render
@@ -31,6 +32,7 @@ class RulesAlone:
         assert source == (str(self.path),)
         rules, findings = evaluate(self._run, selection)
         report = replace(empty_report(), rules=rules, findings=findings, options={"top": options.top, "histograms": options.histograms})
+        report = replace(report, findings=actions(report)[0])
         folder = Path(output.folder)
         written = render(report, folder, output.formats, paper=output.paper, look=output.look)
         stale = [folder / file for kind, file in PLACES.items() if kind not in written and (folder / file).exists()]

@@ -605,8 +605,13 @@ def report_json(**changes: Any) -> dict[str, Any]:
         ],
         "findings": [
             {"rank": n, "rule": "LowGPUUtilization", "severity": "high", "title": f"Feed GPU {n}", "text": "It idles.", "where": "algo-1",
-             "recommendation": "Use `num_workers=4`.", "cost_ns": 3_720_000_000_000, "cost_percent": 41.3, "base": "GPU time of the run"}
+             "recommendation": "Use `num_workers=4`.", "explained_by": "StragglerRank" if n == 2 else None}
             for n in range(1, 5)
         ],
+        "actions": {"base": "GPU time of the run", "rows": [
+            {"finding": n, "rule": "LowGPUUtilization", "percent": 40.0 / n, "time_ns": 1, "saving_kind": "upper_bound", "base": None,
+             "cost_percent": 41.3}
+            for n in range(1, 5)
+        ]},
         **changes,
     }  # fmt: skip

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from postrun.analysis.run.job_statistics import job_statistics
 from postrun.analysis.steps.slow import slow_steps
 from postrun.analysis.steps.steps import steps
 from postrun.analysis.timeline.build import timeline
@@ -30,7 +31,8 @@ def test_streams_and_pairs(shared_data: Path, name: str) -> None:
     ]
     called, ran = Counter(event["args"]["correlation"] for event in calls), {event["args"]["correlation"] for event in runs}
     with ingest([path]) as store:
-        actual = timeline(store, SimpleNamespace(steps=steps(store), slow_steps=slow_steps(store)))  # type: ignore[arg-type]
+        report: Any = SimpleNamespace(steps=steps(store), slow_steps=slow_steps(store), job_statistics=job_statistics(store))
+        actual = timeline(store, report)
     assert actual is not None
     assert actual.shown is None
     meanings = [actual.names[number].meaning for number in actual.events.name]

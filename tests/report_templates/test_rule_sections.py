@@ -18,6 +18,7 @@ from postrun.analysis.report import Action, Actions, Finding, Report, RuleResult
 from postrun.analysis.report.communication_details import ExposedCommunicationDetails
 from postrun.analysis.report.load import rule_details
 from postrun.analysis.report.loop_details import StepOutlierDetails
+from postrun.analysis.report.trace_details import InputBoundDetails
 from postrun.report_templates.blocks import Figure, Section, coded
 from postrun.report_templates.blocks.tables import Table
 from postrun.report_templates.figures.dot_plot import Dots, dot_plot
@@ -28,8 +29,9 @@ from postrun.report_templates.figures.stacked_bars import Part, stacked_bars
 from postrun.report_templates.figures.workloads import Workload, workloads
 from postrun.report_templates.output.pages import page
 from postrun.report_templates.output.section_list import context
+from postrun.report_templates.rules.communication import exposed_collectives
 from postrun.report_templates.rules.generic import written
-from postrun.report_templates.rules.loop import step_outlier
+from postrun.report_templates.rules.loop import input_bound, step_outlier
 from postrun.report_templates.rules.rule_context import RuleContext
 from postrun.report_templates.sections.actions import brief, gpu_time
 from postrun.report_templates.text.formats import duration, glued
@@ -38,6 +40,7 @@ from rule_details import details_from, plain_details
 from slow_params import slow_except
 
 SVG = "{http://www.w3.org/2000/svg}"
+S = 10**9
 NBSP = "\u00a0"
 
 
@@ -149,19 +152,39 @@ def test_the_savings_are_on_one_base(rich: Report) -> None:
 
 
 def test_findings_have_the_numbers_and_savings_of_the_actions(rich: Report) -> None:
-    """The second finding is worth more than the first on the common base."""
     first, second, *_ = rich.findings
     rows = (
-        Action(second.rank, second.rule, 19.1, 1720 * 10**9, "upper_bound"),
-        Action(first.rank, first.rule, 4.3, 389 * 10**9, "predicted", estimated=True),
+        Action(first.rank, first.rule, 19.1, 1720 * 10**9, "upper_bound"),
+        Action(second.rank, second.rule, 4.3, 389 * 10**9, "predicted", estimated=True),
     )
     actions = Actions("GPU time of the run", 8976 * 10**9, 8, rows)
     for target in ("html", "pdf"):
         text = html_of(dataclasses.replace(rich, actions=actions), target)
         listed = words(text[text.index('<section id="findings"') :])
-        assert listed.index(f"1 {second.title}") < listed.index(f"2 {first.title}")
+        assert listed.index(f"1 {first.title}") < listed.index(f"2 {second.title}")
         assert f"Saves up to {brief(19.1)} of the run (28.7 GPU-min)".replace("\u00a0", " ") in listed
         assert f"Saves predicted {brief(4.3)} of the run (6.48 GPU-min, estimate)".replace("\u00a0", " ") in listed
+
+
+def test_costs_have_the_base_of_the_savings(rich: Report) -> None:
+    """The cost of 17.6% of the window is 12.2% of the run.
+
+    That of the second finding has a base of its own."""
+    first, second, *others = rich.findings
+    findings = (
+        dataclasses.replace(first, cost_percent=17.6, base="GPU time in the profile window", cost_per_step_ns=34_600_000.0),
+        dataclasses.replace(second, cost_percent=30.0, base="time of the moon", cost_per_step_ns=None),
+        *others,
+    )
+    rows = (
+        Action(first.rank, first.rule, 12.0, 1077 * 10**9, "upper_bound", cost_percent=12.2),
+        Action(second.rank, second.rule, None, None, None, base="time of the moon", cost_percent=30.0),
+    )
+    actions = Actions("GPU time of the run", 8976 * 10**9, 8, rows)
+    text = html_of(dataclasses.replace(rich, findings=findings, actions=actions), "pdf")
+    listed = words(text[text.index('<section id="findings"') :])
+    assert f"Costs {brief(12.2)} of the run, 34.6 ms per step on average · Saves up to".replace("\u00a0", " ") in listed
+    assert f"Costs {brief(30.0)} of the time of the moon".replace("\u00a0", " ") in listed
 
 
 @pytest.mark.parametrize(
@@ -587,3 +610,46 @@ def test_groups_that_were_judged_are_drawn_before_those_that_were_not() -> None:
     assert "Not drawn: 2 steps above 400 ms, the longest 900 ms." in caption
     assert [row[0].text for row in table.rows] == ["rank 0 TRAIN", "rank 0 EVAL"]
     assert "Robust outliers are longer than the median" in (table.html_note or "")
+
+
+@pytest.mark.parametrize(
+    ("workers", "note"), [(2, "CPU use: of all"), (None, "The recording contains no settings of the data loader. CPU use")]
+)
+def test_waits_for_data_and_the_loader_are_tables_with_labels(workers: int | None, note: str) -> None:
+    """Rank 1 waits for 57 ms of 100 ms, rank 0 for 10 ms."""
+    of_process = {"node": "n", "steps": 20, "steps_ns": 2 * S}
+    rows = [
+        {**of_process, "rank": 0, "pid": 1, "waiting_ns": S // 5, "percent": 10.0, "issue": False},
+        {**of_process, "rank": 1, "pid": 2, "waiting_ns": 1140 * S // 1000, "percent": 57.0, "issue": True},
+    ]
+    loader = {"num_workers": workers, "prefetch_factor": None, "pin_memory": None, "cores": 2, "core_percent": 99.5, "processes": 2}
+    details = details_from("InputBound", {"processes": rows, "loader": loader})
+    assert isinstance(details, InputBoundDetails)
+    rule_result = result("InputBound", "trace", "IssuesFound", "So.", given={"threshold": (20, "%", 20, False, None)})
+    processes, settings = input_bound(RuleContext("rule-InputBound", rule_result, 0), details)
+    assert isinstance(processes, Table)
+    assert isinstance(settings, Table)
+    times = [duration(1140 * S // 1000), duration(2 * S), "20", duration(57_000_000)]
+    assert [cell.text for cell in processes.rows[0]] == ["rank 1", "✕ over", "57.0%", *times]
+    assert processes.note == "Share of the time of the steps; more than 20% is an issue."
+    texts = {column.label: cell.text for column, cell in zip(settings.columns, settings.rows[0], strict=True)}
+    assert (texts["Process"], texts["Cores of the node"], texts["CPU use of the node"]) == ("rank 1", "2", "99.5%")
+    assert texts.get("num_workers", "—") == ("—" if workers is None else "2")
+    assert (settings.note or "").startswith(note)
+
+
+@pytest.mark.parametrize(
+    ("waiting", "columns", "note"),
+    [
+        (5_000_000, ["Waiting", "Last rank"], "Waiting: until the last rank of the group arrives."),
+        (None, [], "How long they wait for other ranks is unknown, because these are not in the run."),
+    ],
+)
+def test_exposed_collectives_explain_the_columns_that_they_have(waiting: int | None, columns: list[str], note: str) -> None:
+    collective = {"operation": "all-reduce", "count": 2, "time_ns": S, "exposed_ns": S // 2, "waiting_ns": waiting}
+    exposed = details_from("ExposedCommunication", {"collectives": [{**collective, "last_rank": None if waiting is None else 5}]})
+    assert isinstance(exposed, ExposedCommunicationDetails)
+    table = exposed_collectives(RuleContext("rule-X", result("ExposedCommunication", "trace", "IssuesFound", "So."), 0), exposed)
+    assert table is not None
+    assert [column.label for column in table.columns if column.label in ("Waiting", "Transfer", "Last rank", "Group")] == columns
+    assert note in (table.html_note or "")

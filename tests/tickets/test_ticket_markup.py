@@ -220,7 +220,13 @@ def _message(text: str) -> Message:
         run={"name": text, "status": text},
         summary={"headline": text, "subtitle": text, "tiles": [{"label": text, "value": text}], "warnings": [text]},
         rules=[{"rule": text, "category": "trace", "verdict": "IssuesFound", "finding": text}],
-        findings=[{"title": text, "where": text, "text": text, "recommendation": text, "cost_ns": 5, "cost_percent": 1.0, "base": text}],
+        findings=[{"title": text, "where": text, "text": text, "recommendation": text, "rank": 1}],
+        actions={
+            "base": "",
+            "rows": [
+                {"finding": 1, "rule": text, "percent": 1.0, "time_ns": 5, "saving_kind": None, "base": text, "cost_percent": 1.0},
+            ],
+        },
     )
     return from_report(report, key="a", link='https://x.y/a b|c]">)(*_')
 
@@ -280,8 +286,9 @@ def test_a_comment_that_fits_is_whole() -> None:
     result = comment(message, markup.MARKDOWN, [FileLink("a.pdf", "https://x.y/a.pdf")], limit=65_536)
     assert result.startswith("### Training run gpt-350m\n\n**GPUs were busy 91% of the time.**\n")
     assert "| LowGPUUtilization | issue | 8 of 8 GPUs are used too little. |" in result
-    assert "1. **Feed GPU 1** \\(algo-1\\): 1 h 2 min, 41.3% of GPU time of the run. It idles. What to do: Use `num_workers=4`." in result
-    assert "**What costs most \\(3 of 4\\)**" in result
+    assert "1. **Feed GPU 1** \\(algo-1\\): saves up to 40% of the run. It idles. What to do: Use `num_workers=4`." in result
+    assert "2. **Feed GPU 2** \\(algo-1\\): saves up to 20% of the run. It idles. Explained by StragglerRank: take that" in result
+    assert "**Findings to take up first \\(3 of 4\\)**" in result
     assert "[The whole report](<https://x.y/r>)" in result
     assert "Attached: [a.pdf](<https://x.y/a.pdf>)" in result
     assert result.endswith(f"<!-- {marker('gpt-350m')} -->")

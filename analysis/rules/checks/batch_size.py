@@ -177,19 +177,21 @@ def _finding(small: Sequence[BatchSizeGpu], judged: Sequence[BatchSizeGpu], para
     """Write how often, and the last figures of the GPU with most of the violations."""
     worst = max(small, key=lambda row: (row.violations, -required(row.gpu_p95)))
     windows = gpus.in_windows(sum(row.violations for row in small), sum(row.windows for row in small))
+    by_gpu = f" ({product})" if (product := gpus.windows_by_gpu([row.windows for row in small])) else ""
     of_all = f", {count(len(small))} of {plural(len(judged), 'GPU')}" if len(judged) > 1 else ""
     return (
-        f"CPU, GPU and GPU memory were all low ({_limits(parameters)} of p95) in {windows} of {gpus.where(small)}{of_all}:"
+        f"CPU, GPU and GPU memory were all low ({_limits(parameters)} of p95) in {windows}{by_gpu} of {gpus.where(small)}{of_all}:"
         f" in the last of them {_figures(worst, worst.at_last_violation)}" + (f" on {gpus.gpu(worst)}" if len(small) > 1 else "")
     )
 
 
 def _fine(_: Sequence[BatchSizeGpu], judged: Sequence[BatchSizeGpu], parameters: Parameters) -> str:
     lowest = min(judged, key=lambda row: required(row.gpu_p95))
-    windows = plural(sum(row.windows for row in judged), "window")
+    numbers = [row.windows for row in judged]
+    windows = gpus.windows_by_gpu(numbers) or f"{plural(sum(numbers), 'window')} of {plural(len(judged), 'GPU')}"
     return (
-        f"CPU, GPU and GPU memory were never all below their {_limits(parameters)} of p95 ({windows} of"
-        f" {plural(len(judged), 'GPU')}): at the end, {_figures(lowest, lowest)} on {gpus.gpu(lowest)}, the least used"
+        f"CPU, GPU and GPU memory were never all below their {_limits(parameters)} of p95 ({windows}): at the end,"
+        f" {_figures(lowest, lowest)} on {gpus.gpu(lowest)}, the least used"
     )
 
 

@@ -144,8 +144,8 @@ def _no_events(run: RunData) -> str:
         return "no data loader events in this run"
     share = wording.whole_percent(100 * waited / sum(part.total_ns for part in known))
     return (
-        "no data loader events in this run: the annotated ranges tell that data loading takes"
-        f" {share} of a step (see Steps), but not how many processes load"
+        "no data loader events in this run: the annotated ranges show that data loading takes"
+        f" {share} of the mean step (see Steps), but not how many processes load"
     )
 
 

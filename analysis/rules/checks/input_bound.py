@@ -147,7 +147,8 @@ def _recommendation(run: RunData, worst: StepParts, loader: LoaderSettings) -> s
     cheaper = "make preprocessing cheaper: decode and resize once and store the result, or do it for whole batches"
     if busy is not None and cores and busy >= _BUSY_PERCENT:
         at = f"its {plural(cores, 'core')} {'was' if cores == 1 else 'were'} busy for {percent(busy)} of the time"
-        return f"On {worst.node}, {cheaper}. More loader processes cannot help, because {at}."
+        load = "This is the load of all programs on the node, not of the training alone."
+        return f"On {worst.node}, {cheaper}. More loader processes cannot help, because {at}. {load}"
     if cores and workers is not None:
         wanted = max(1, cores // loader.processes)
         has = "the training process loads its data itself"

@@ -196,7 +196,7 @@ def _good(series: MetricSeries, parts: pl.DataFrame, p95: float, p5: float) -> p
 
 def _device(row: Mapping[str, Any], run: RunData) -> LowGpu:
     derived = row["source"] == "derived"
-    end = row["last_ns"] + gpus.sample_ns(derived, run)
+    head_ends, (tail_starts, end) = _head_end(row, derived, run), _tail_limits(row, derived, run)
     return LowGpu.of(
         row,
         node=run.places.node(row["node"]),
@@ -209,15 +209,38 @@ def _device(row: Mapping[str, Any], run: RunData) -> LowGpu:
         first_ns=row["triggered_first_ns"],
         last_ns=row["triggered_last_ns"],
         pattern=_pattern(row),
-        idle_head_ns=None if row["head_end_ns"] is None else row["head_end_ns"] - row["first_ns"],
-        idle_tail_ns=None if row["tail_start_ns"] is None else end - row["tail_start_ns"],
-        idle_head_ends_ns=row["head_end_ns"],
-        idle_tail_starts_ns=row["tail_start_ns"],
+        idle_head_ns=None if head_ends is None else head_ends - row["first_ns"],
+        idle_tail_ns=None if tail_starts is None else end - tail_starts,
+        idle_head_ends_ns=head_ends,
+        idle_tail_starts_ns=tail_starts,
         mean_between=100 * (1 - row["between_unused"] / row["between"]) if row["between"] else None,
         unused_samples=_unused(row),
         box=Box.of(row),
         histogram=tuple(n / row["samples"] for n in row["counts"]),
     )
+
+
+def _head_end(row: Mapping[str, Any], derived: bool, run: RunData) -> int | None:
+    """Return the end of the idle head: the first step if the samples agree with it."""
+    sampled: int | None = row["head_end_ns"]
+    step = run.job.loop_started_at_ns
+    return step if sampled is not None and _same_sample(sampled, step, derived, run) else sampled
+
+
+def _tail_limits(row: Mapping[str, Any], derived: bool, run: RunData) -> tuple[int | None, int]:
+    """Return start (None without one) and end of the idle tail.
+
+    They are those of the finalization if the samples agree with it."""
+    start: int | None = row["tail_start_ns"]
+    end: int = row["last_ns"] + gpus.sample_ns(derived, run)
+    last, ended = run.job.loop_ended_at_ns, run.job.ended_at_ns
+    if start is None or ended is None or not (_same_sample(start, last, derived, run) and _same_sample(end, ended, derived, run)):
+        return start, end
+    return last, ended
+
+
+def _same_sample(sampled_ns: int, time_ns: int | None, derived: bool, run: RunData) -> bool:
+    return time_ns is not None and abs(sampled_ns - time_ns) <= gpus.sample_ns(derived, run)
 
 
 def _pattern(row: Mapping[str, Any]) -> str | None:
@@ -265,9 +288,12 @@ def _used_too_little(low: Sequence[LowGpu], judged: Sequence[LowGpu]) -> str:
     triggered, windows = sum(row.triggered for row in low), sum(row.windows for row in low)
     if len(low) > 1:
         which = _all(len(low)) if len(low) == len(judged) else f"{count(len(low))} of {plural(len(judged), 'GPU')}"
-        return f"{which} are underused in {count(triggered)} of {count(windows)} windows"
+        by_gpu = f" ({product})" if (product := gpus.windows_by_gpu([row.windows for row in low])) else ""
+        return f"{which} are underused in {count(triggered)} of {count(windows)} evaluated windows{by_gpu}"
     which = "The GPU" if len(judged) == 1 else f"1 of {plural(len(judged), 'GPU')}"
-    some = "its only window" if windows == 1 else f"{'all' if triggered == windows else count(triggered)} of its {count(windows)} windows"
+    some = "its only evaluated window"
+    if windows > 1:
+        some = f"{'all' if triggered == windows else count(triggered)} of its {count(windows)} evaluated windows"
     return f"{which} is underused in {some}"
 
 
@@ -290,11 +316,11 @@ def _when(low: Sequence[LowGpu], run: RunData) -> str:
 
 def _pattern_words(kind: str, rows: Sequence[LowGpu], run: RunData) -> str:
     if kind == IDLE_TAIL:
-        return f"low only in an idle tail of {_tail(rows, run)}"
+        return f"only because of an idle tail of {_tail(rows, run)}"
     if kind == IDLE_HEAD:
-        return f"low only in an idle start of {_head(rows, run)}"
+        return f"only because of an idle start of {_head(rows, run)}"
     if kind == IDLE_ENDS:
-        return f"low only in an idle start of {_head(rows, run)} and an idle tail of {_tail(rows, run)}"
+        return f"only because of an idle start of {_head(rows, run)} and an idle tail of {_tail(rows, run)}"
     scope = gpus.covers(rows)
     return {WHOLE_RUN: f"low for the whole {scope}", FLUCTUATING: "fluctuating throughout"}.get(kind, f"low in parts of the {scope}")
 

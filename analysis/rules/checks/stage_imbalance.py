@@ -91,8 +91,8 @@ def _outcome(run: RunData, simulated: WhatIf, parameters: Parameters) -> Outcome
     shorter = simulated.step_ns * (1 - gain.percent / 100)
     excess = worst.computation_per_step_ns - mean
     simulation = (
-        f"With the mean, a simulated step takes {duration(shorter)} instead of {duration(simulated.step_ns)},"
-        f" {explained(gain, parameters['explained'])}."
+        f"In a simulation in which it computes as long as the mean, the mean step takes {duration(shorter)} instead of"
+        f" {duration(simulated.step_ns)}. {explained(gain, parameters['explained'])}"
     )
     return concluded(
         bad,

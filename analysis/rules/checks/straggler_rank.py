@@ -150,8 +150,8 @@ def _persistent(compared: pl.DataFrame) -> set[int]:
 def _prediction(simulated: WhatIf, gain: Gain, threshold: float) -> str:
     shorter = simulated.step_ns * (1 - gain.percent / 100)
     return (
-        f" With the durations of its peers, a simulated step takes {duration(shorter)} instead of {duration(simulated.step_ns)},"
-        f" {explained(gain, threshold)}."
+        f" In a simulation with the durations of its peers, the mean step takes {duration(shorter)} instead of"
+        f" {duration(simulated.step_ns)}. {explained(gain, threshold)}"
     )
 
 

@@ -1,4 +1,4 @@
-"""Evaluation of the chosen rules over a run: results in the order of the selection, and the ranked findings."""
+"""Evaluation of the chosen rules over a run: results and findings in the order of the selection."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..evidence.run_data import RunData
 from . import profiler_report
 from .cross_reference import refer
 from .cut_files import copy_again
-from .findings import ranked
+from .findings import findings
 from .selection import Chosen, Selection
 
 # Fields of an outcome that a result has as they are; those of its checks and condition can also be the rule's.
@@ -24,7 +24,7 @@ _SLOWED: Final = "The profiler recorded Python frames, which slows the host and 
 
 
 def evaluate(run: RunData, selection: Selection) -> tuple[tuple[RuleResult, ...], tuple[Finding, ...]]:
-    """Return the results in the order of the selection, and the ranked findings.
+    """Return the results and the findings, both in the order of the selection.
 
     ProfilerReport's own result is first. A rule that fails has the verdict Error and does not stop the others."""
     rules = [chosen.rule for chosen in selection.rules]
@@ -33,7 +33,7 @@ def evaluate(run: RunData, selection: Selection) -> tuple[tuple[RuleResult, ...]
     results = [_result(chosen, outcome, interval) for chosen, outcome in zip(selection.rules, outcomes, strict=True)]
     if selection.summarized:
         results.insert(0, profiler_report.summarize(results, selection))
-    return tuple(results), ranked(selection.rules, outcomes)
+    return tuple(results), findings(selection.rules, outcomes)
 
 
 def _outcomes(run: RunData, rules: Sequence[Chosen]) -> list[Outcome]:

@@ -81,7 +81,7 @@ def _evidence(lead: Lead, facts: Facts) -> list[str]:
     ]
     sentences += _waiting(lead, facts)
     if not lead.waits and facts.free_ns and lead.operation not in _ONE_TO_ONE:
-        sentences.append(f"These GPUs compute {duration(facts.free_ns)} without communication, which could hide it.")
+        sentences.append(f"Computation without communication takes {duration(facts.free_ns)} and could hide it.")
     if lead.frame:
         sentences.append(f"`{lead.frame[:_FRAME_LETTERS]}` launches them.")
     if facts.bus is not None and facts.nodes > 1 and not lead.waits:

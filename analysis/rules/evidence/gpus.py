@@ -101,6 +101,11 @@ def in_windows(some: int, windows: int) -> str:
     return "the only window" if windows == 1 else f"all {count(windows)} windows"
 
 
+def windows_by_gpu(windows: Sequence[int]) -> str:
+    """Write "8 GPUs × 3 windows"; "" if GPUs differ, or for a single one."""
+    return f"{count(len(windows))} GPUs × {plural(windows[0], 'window')}" if len(set(windows)) == 1 < len(windows) else ""
+
+
 def gpu_time_ns(rows: Iterable[Sampled], run: RunData) -> float:
     """Sum the GPU time that samples represent: one bucket or sampling interval each."""
     return float(sum(row.samples * sample_ns(row.derived, run) for row in rows))

@@ -11,7 +11,7 @@ from .base import Cost
 from .device_share import span_of_all, steps_of
 from .run_data import RunData
 
-_ALL: Final = 101.0  # percent of the avoidable time above which a cause explains more than all of it
+_ALL: Final = 99.5  # percent of the avoidable time from which a cause explains all of it
 
 
 def predicted_cost(run: RunData, title: str, saved_percent: float, where: str | None) -> Cost:
@@ -23,10 +23,12 @@ def predicted_cost(run: RunData, title: str, saved_percent: float, where: str | 
 
 
 def explained(gain: Gain, threshold: float) -> str:
-    """Word the part of the avoidable time that a cause explains, and its threshold."""
+    """Write a sentence on the part of the avoidable time that a cause explains.
+
+    A part above 100% is all of it: equal durations also lengthen the short stages."""
     part = 100 * gain.explained
-    more = ", which also lengthen the shorter stages" if part > _ALL else ""
-    return f"{whole_percent(part)} of the saving with ideal durations of all operations{more} (threshold {threshold_text(threshold)})"
+    share = "all" if part >= _ALL else whole_percent(part)
+    return f"The difference is {share} of the saving with equal durations on all ranks (threshold {threshold_text(threshold)})."
 
 
 def ranks_in_words(run: RunData, processes: Iterable[int]) -> str:

@@ -50,6 +50,18 @@ def test_groups_by_base_name_side_and_phase(make_store: Callable[..., Store]) ->
     assert result.histograms == ("forward", "step")
 
 
+def test_groups_have_the_formats_of_their_files(make_store: Callable[..., Store]) -> None:
+    formats = ("one", "two", "one")
+    store = make_store(source=[{"id": id, "path": str(id), "format": format} for id, format in enumerate(formats)])
+    [forward] = store.name_ids(["Forward"])
+    for source, (duration, phase) in enumerate(((9, None), (5, "TRAIN"), (4, None))):
+        row = {"node": 0, "process": 0, "tid": 1, "side": "host", "name": forward, "start_ns": 0, "duration_ns": duration, "phase": phase}
+        store.append("annotation", pl.DataFrame([row]), source=source)
+    store.settle_views()
+    groups = [(group.name, group.phase, group.total_ns, group.formats) for group in annotation_groups(store).groups]
+    assert groups == [("Forward", None, 13, ("one",)), ("Forward", "TRAIN", 5, ("two",))]
+
+
 def test_names_chosen_for_histograms(make_store: Callable[..., Store]) -> None:
     store = make_store(annotation=ranges(*((f"name {chr(97 + i)}", 100 - i) for i in range(10))))
     assert annotation_groups(store, Options(histograms=("name j", "name a"))).histograms == ("name j", "name a")

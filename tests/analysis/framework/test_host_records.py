@@ -17,7 +17,7 @@ from postrun.report_templates.sections.python_profile import python_profile
 
 MakeStore = Callable[..., Store]
 MS = 10**6
-ALONE = "No GPU activity and no steps in this run, 1 process traced."
+ALONE = "No GPU activity and no steps were recorded; 1 process was traced."
 
 
 def group(label: str, total_s: float, *, windows: int = 1, timer: str | None = None, functions: int = 2) -> ProfileGroup:
@@ -145,7 +145,7 @@ def test_with_processors_and_with_steps(make_store: MakeStore) -> None:
     assert result.endswith(f"{ALONE} CPU utilization averaged {whole_percent(40)}.")
     step = {"name": "step", "side": "host", "value": 0, "start_ns": 0, "duration_ns": MS, "complete": True}
     stepped = reported(make_store, annotation=[step], **python_tables([1.0])).summary.headline
-    assert stepped == "No GPU activity in this run, 1 process traced. The only step took 1.00 ms."
+    assert stepped == "No GPU activity was recorded; 1 process was traced. The only step took 1.00 ms."
 
 
 @pytest.mark.parametrize(

@@ -56,8 +56,11 @@ def test_findings_of_a_profile_are_scaled_by_the_share_of_the_loop() -> None:
         finding(3, "StepOutlier", 10.0, LOOP),
         finding(4, "InputBound", 5.0, STEPS),
     )
-    result = actions(report(*rows, statistics=job(1000 * S, 700 * S), gpus=8, window=8 * S))
+    ranked, result = actions(report(*rows, statistics=job(1000 * S, 700 * S), gpus=8, window=8 * S))
     assert result is not None
+    # The findings have the order and the numbers of the actions.
+    assert [(row.rank, row.rule) for row in ranked] == [(row.finding, row.rule) for row in result.rows]
+    assert [row.rank for row in ranked] == [1, 2, 3, 4]
     assert (result.base, result.base_ns, result.gpus) == (OF_RUN, 8000 * S, 8)
     assert [(row.rule, row.percent, row.time_ns, row.estimated) for row in result.rows] == [
         ("LowGPUUtilization", 19.0, 1520 * S, False),
@@ -69,7 +72,7 @@ def test_findings_of_a_profile_are_scaled_by_the_share_of_the_loop() -> None:
 
 def test_a_profile_alone_is_its_own_base() -> None:
     # 2 GPUs x 10 s; the times of the trace are known, those of the job are not.
-    result = actions(
+    _, result = actions(
         report(
             finding(1, "SyncBound", 25.0, PROFILE),
             finding(2, "StepOutlier", 5.0, LOOP),
@@ -84,7 +87,7 @@ def test_a_profile_alone_is_its_own_base() -> None:
 
 
 def test_without_a_gpu_the_base_is_the_duration() -> None:
-    result = actions(report(finding(1, "InputBound", 40.0, STEPS), statistics=job(100 * S, 90 * S)))
+    _, result = actions(report(finding(1, "InputBound", 40.0, STEPS), statistics=job(100 * S, 90 * S)))
     assert result is not None
     assert (result.base, result.base_ns, result.gpus) == (OF_DURATION, 100 * S, 0)
     assert [(row.percent, row.time_ns, row.estimated) for row in result.rows] == [(pytest.approx(36.0), 36 * S, False)]
@@ -93,17 +96,17 @@ def test_without_a_gpu_the_base_is_the_duration() -> None:
 def test_what_cannot_be_converted_keeps_its_base() -> None:
     # The loop is unknown, so that the profile cannot be set against the run; nobody knows the base of the custom rule.
     rows = (finding(1, "SyncBound", 25.0, PROFILE), finding(2, "Mine", 30.0, "time of the moon"), finding(3, "LowGPUUtilization", 9.0, RUN))
-    result = actions(report(*rows, statistics=job(100 * S), gpus=1, window=S))
+    _, result = actions(report(*rows, statistics=job(100 * S), gpus=1, window=S))
     assert result is not None
     assert [(row.rule, row.percent, row.base) for row in result.rows] == [
         ("Mine", 30.0, "time of the moon"),
         ("SyncBound", 25.0, PROFILE),
         ("LowGPUUtilization", 9.0, None),
     ]
-    nothing = actions(report(*rows, statistics=job(None)))
+    _, nothing = actions(report(*rows, statistics=job(None)))
     assert nothing is not None
     assert nothing.base == ""
-    assert actions(report(statistics=job(100 * S))) is None
+    assert actions(report(statistics=job(100 * S))) == ((), None)
 
 
 def test_an_explained_finding_follows_its_cause() -> None:
@@ -115,9 +118,9 @@ def test_an_explained_finding_follows_its_cause() -> None:
         finding(4, "ExposedCommunication", 18.0, PROFILE, explained_by="StragglerRank"),
         finding(5, "Unknown", None, PROFILE, cost_percent=4.0),
     )
-    result = actions(report(*rows, statistics=job(None), gpus=1, window=S))
+    _, result = actions(report(*rows, statistics=job(None), gpus=1, window=S))
     assert result is not None
-    assert [row.finding for row in result.rows] == [3, 4, 2, 5, 1]
+    assert [row.rule for row in result.rows] == ["StragglerRank", "ExposedCommunication", "SyncBound", "Unknown", "Little"]
     assert [row.partly for row in result.rows] == [None, "StragglerRank", None, None, None]
     unknown = result.rows[3]
     assert (unknown.percent, unknown.time_ns, unknown.cost_percent) == (None, None, 4.0)
@@ -129,7 +132,7 @@ def test_a_circle_of_causes_ends() -> None:
         finding(2, "B", 9.0, PROFILE, explained_by="A"),
         finding(3, "C", 7.0, PROFILE, explained_by="C"),
     )
-    result = actions(report(*rows, statistics=job(None), gpus=1, window=S))
+    _, result = actions(report(*rows, statistics=job(None), gpus=1, window=S))
     assert result is not None
     assert sorted(row.finding for row in result.rows) == [1, 2, 3]
 

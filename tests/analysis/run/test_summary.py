@@ -37,6 +37,7 @@ from postrun.analysis.report.rules import Finding
 from postrun.analysis.report.work_details import RecompilesDetails
 from postrun.analysis.run.summary import summary
 from postrun.analysis.run.summary_data import SummaryData
+from postrun.analysis.run.summary_warnings import note_counts
 from postrun.analysis.toolkit.labels import short_model
 from postrun.analysis.toolkit.wording import duration as time_text
 from postrun.analysis.toolkit.wording import percent, whole_percent
@@ -152,7 +153,7 @@ def test_the_page_of_a_run_with_everything() -> None:
         ("gpu_utilization", whole_percent(55), "mean of the samples over 2 ns of samples"),
         ("step_time", "178 ms", "median of 3 steps, step to step, GPU time 174 ms"),
         ("exposed_communication", whole_percent(10.5), "of GPU time in the profile window"),
-        ("data_loading", percent(3.4), "of a step, 6.00 ms"),
+        ("data_loading", percent(3.4), "of the mean step, 6.00 ms"),
     ]
     assert result.warnings == ()
 
@@ -197,7 +198,7 @@ def test_the_largest_loss_is_named() -> None:
     loading = Steps((step(10),), (), (part(33.4, 100),), None)
     busy = [device_time(0, 100, 61, 10, 8)]
     window = "of the GPU time in the profile window."
-    exposed, loads = f"Exposed communication takes {percent(8)} {window}", f"Data loading takes {whole_percent(33.4)} of a step."
+    exposed, loads = f"Exposed communication takes {percent(8)} {window}", f"Data loading takes {whole_percent(33.4)} of the mean step."
     assert summed(breakdown=busy, steps=loading).headline.endswith(loads)
     assert summed(breakdown=busy, steps=loading, loader=False).headline.endswith(exposed)
     assert (
@@ -230,9 +231,12 @@ def test_the_headline_lists_the_two_largest_losses() -> None:
     explained, third = action("ExposedCommunication", 12.2, partly="StragglerRank"), action("SyncBound", 3.0)
     text = summed(breakdown=busy, **with_actions(first, second, explained, third)).headline
     assert text.endswith(
-        f" The largest avoidable losses are waiting for data (up to {whole_percent(19)} of the run) and slow rank 5"
-        f" (predicted {percent(4.3)})."
+        f" The largest avoidable losses are waiting for data (up to {whole_percent(19)} of the run) and exposed communication"
+        f" (up to {whole_percent(12)}, partly due to slow rank 5)."
     )
+    # A cause that is worth more than the findings that it explains is named alone.
+    text = summed(breakdown=busy, **with_actions(first, action("StragglerRank", 13.0, kind="predicted"), explained)).headline
+    assert text.endswith(f"and slow rank 5 (predicted {whole_percent(13)}).")
     text = summed(breakdown=busy, **with_actions(action("InputBound", None, cost=19.1), base="GPU time in the profile window")).headline
     assert text.endswith(f" The largest loss is waiting for data ({whole_percent(19)} of the window).")
     # A saving below 2% is not named, but the exposed communication is.
@@ -276,7 +280,7 @@ def test_samples_come_before_the_busy_share_of_the_window() -> None:
 
 def test_host_only_trace() -> None:
     result = summed(processes=2, steps=Steps(tuple(row([10, 20, 30], on_device=False)[1:]), (), (), None))
-    assert result.headline == "No GPU activity in this run, 2 processes traced. A step took 20.0 ms (median of 3)."
+    assert result.headline == "No GPU activity was recorded; 2 processes were traced. A step took 20.0 ms (median of 3)."
     assert tile(result, "step_time").detail == "median of 3 steps on the host"
 
 
@@ -415,6 +419,9 @@ def test_few_profiled_steps_are_a_caveat(steps: int, words: str | None) -> None:
 def test_the_state_of_the_data_is_in_the_subtitle() -> None:
     notes = [Note(None, "warning", "c", "m", 1, None, None), Note(None, "info", "c", "m", 1, None, None)]
     assert summed(processes=1, notes=notes).subtitle == "completed · data: 1 warning"
+    notes += [Note(None, severity, "c", "m", 1, None, None) for severity in ("warning", "error", "info")]
+    assert summed(processes=1, notes=notes).subtitle == "completed · data: 1 error, 2 warnings"
+    assert note_counts(notes) == ["1 error", "2 warnings", "2 notes"]
     assert summed(processes=1, notes=notes, run={"status": "partial"}).subtitle == "partial · data: incomplete"
 
 

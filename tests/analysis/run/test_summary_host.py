@@ -85,4 +85,4 @@ def test_with_a_gpu_its_figures_are_shown(make_store: MakeStore) -> None:
 def test_without_steps_the_headline_tells_of_the_processors(make_store: MakeStore) -> None:
     counted = [{"node": 0, "metric": "counter.loss", "unit": 0, "time_ns": 0, "value": 1.0}]
     result = summed(make_store, sample=samples("cpu_utilization", [20.0, 40.0, 90.0]) + counted)
-    assert result.headline.endswith(f"1 process traced. CPU utilization averaged {whole_percent(50)}, and no steps were recorded.")
+    assert result.headline.endswith(f"1 process was traced. CPU utilization averaged {whole_percent(50)}, and no steps were recorded.")

@@ -80,7 +80,7 @@ def test_the_names_in_the_steps_are_told_in_their_order(make_store: MakeStore) -
     assert part.mean_ns == {"data_loader": 35 * MS, "work": 40 * MS, "load checkpoint": 5 * MS, "other": 20 * MS}
     assert part.loading_names == ("load", "fetch")
     tile = next(tile for tile in report.summary.tiles if tile.key == "data_loading")
-    assert (tile.value, tile.detail) == (whole_percent(35), "of a step, 35.0 ms")
+    assert (tile.value, tile.detail) == (whole_percent(35), "of the mean step, 35.0 ms")
 
 
 def test_little_loading_is_still_told(make_store: MakeStore) -> None:

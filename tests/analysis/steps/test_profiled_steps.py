@@ -92,8 +92,8 @@ def test_a_trace_of_one_step_does_not_replace_the_ranges_of_all(make_store: Make
         [parts] = report.steps.parts
         assert (parts.steps, parts.annotated, parts.typical) == (20, True, True)
         assert parts.mean_ns == {"data_loader": 5 * MS, "Forward": 5 * MS, "other": 0}
-        assert tile(report, "data_loading") == (whole_percent(50), "of a step, 5.00 ms")
-        assert f"Data loading takes {whole_percent(50)} of a step." in report.summary.headline
+        assert tile(report, "data_loading") == (whole_percent(50), "of the mean step, 5.00 ms")
+        assert f"Data loading takes {whole_percent(50)} of the mean step." in report.summary.headline
 
 
 def test_names_that_only_the_trace_has_are_no_parts(make_store: MakeStore) -> None:
@@ -122,7 +122,7 @@ def test_three_traced_steps_of_usual_length_stand_for_all_and_say_so(make_store:
     report = reported(make_store, job([10.0] * 20), **trace(50.1, 80))
     [parts] = report.steps.parts
     assert (parts.numbers, parts.typical) == ((5, 6, 7), True)
-    assert "of a step in the 3 steps that were traced." in report.summary.headline
+    assert "of the mean step in the 3 steps that were traced." in report.summary.headline
     longer = reported(make_store, job([10.0] * 5 + [30.0] * 3 + [10.0] * 12), **trace(50.1, 140))
     assert (longer.steps.parts[0].numbers, longer.steps.parts[0].typical) == ((5, 6, 7), False)
 
@@ -140,7 +140,7 @@ def test_what_another_tracer_recorded_of_all_steps_is_not_the_trace(make_store: 
     report = reported(make_store, job([10.0] * 20), **{**tables, "recorded_window": []})
     [parts] = report.steps.parts
     assert (parts.steps, parts.numbers, parts.of, parts.typical) == (3, (5, 6, 7), 20, True)
-    assert tile(report, "data_loading") == (whole_percent(40), "of a step, 4.00 ms in the 3 steps that were traced")
+    assert tile(report, "data_loading") == (whole_percent(40), "of the mean step, 4.00 ms in the 3 steps that were traced")
     assert report.steps.traced == "in 3 of 20 steps (steps 5–7)"
 
 

@@ -144,5 +144,5 @@ def test_what_the_rules_say_of_annotated_loading_and_of_the_machine(make_store: 
     cpu = [{"node": 0, "metric": "cpu_utilization", "unit": 0, "time_ns": i * 10**9, "value": 100.0} for i in range(20)]
     report = reported(make_store, *training([30 * MS] * 30, [10 * MS] * 30), sample=cpu)
     rules = {rule.rule: rule for rule in report.rules}
-    assert "takes 75% of a step (see Steps), but not how many processes load" in (rules["Dataloader"].reason or "")
+    assert "takes 75% of the mean step (see Steps), but not how many processes load" in (rules["Dataloader"].reason or "")
     assert "this is the whole machine, not the job alone" in (rules["OverallSystemUsage"].finding or "")

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from postrun.analysis.run.job_statistics import job_statistics
 from postrun.analysis.steps.slow import slow_steps
 from postrun.analysis.steps.steps import steps
 from postrun.analysis.timeline import lanes
@@ -26,8 +27,12 @@ MS = 1_000_000
 EPOCH = 1_700_000_000 * 10**9
 
 
+def _report(store: Store) -> Any:
+    return SimpleNamespace(steps=steps(store), slow_steps=slow_steps(store), job_statistics=job_statistics(store))
+
+
 def built(store: Store, **options: Any) -> Timeline | None:
-    return timeline(store, SimpleNamespace(steps=steps(store), slow_steps=slow_steps(store)), **options)  # type: ignore[arg-type]
+    return timeline(store, _report(store), **options)  # type: ignore[arg-type]
 
 
 def drawn(store: Store, **options: Any) -> Timeline:
@@ -556,3 +561,11 @@ def test_merging(events: list[tuple[int, int, int]], fixed: list[bool], cap: int
 def test_samples_without_events_are_lines(make_store: MakeStore) -> None:
     result = drawn(make_store(sample=[sample("cpu_utilization", 0, EPOCH + t * MS, 20.0) for t in (0, 300)]))
     assert (result.events_total, len(result.events.track), len(result.lines)) == (0, 0, 1)
+
+
+@pytest.mark.parametrize(("ended", "span"), [(250, 300), (450, 450), (600, 600), (601, 300)])
+def test_the_last_stretch_of_a_line_can_contain_the_end_of_the_job(make_store: MakeStore, ended: int, span: int) -> None:
+    """Samples are 300 ms apart, so that the last one stands for at most 300 ms."""
+    samples = [sample("cpu_utilization", 0, EPOCH + t * MS, 20.0) for t in (0, 300)]
+    run = [{"name": "r", "status": "completed", "job_started_ns": EPOCH, "job_ended_ns": EPOCH + ended * MS}]
+    assert drawn(make_store(sample=samples, run=run)).span_ns == span * MS

@@ -33,6 +33,14 @@ def test_percent(value: float, text: str) -> None:
     assert wording.percent(value) == text
 
 
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0, "0%"), (0.01, "<0.1%"), (-0.049, "<0.1%"), (0.06, "+0.1%"), (-0.06, "-0.1%"), (14.2, "+14.2%"), (-99.97, "-99.9%")],
+)
+def test_signed_percent(value: float, text: str) -> None:
+    assert wording.signed_percent(value) == text
+
+
 @pytest.mark.parametrize(("value", "text"), [(0, "0%"), (0.2, "<1%"), (61.4, "61%"), (99.7, ">99%"), (100, "100%")])
 def test_whole_percent(value: float, text: str) -> None:
     assert wording.whole_percent(value) == text

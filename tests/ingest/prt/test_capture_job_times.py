@@ -150,7 +150,7 @@ def test_a_job_of_which_nothing_was_recorded_but_its_facts(tmp_path: Path) -> No
 def test_the_first_page_of_a_recording_has_no_figures_of_gpus(tmp_path: Path) -> None:
     actual = report(tmp_path, r=recorder(0, 5), t=Session(0.5, 4.9, parent=7).steps(1, 3).end())
     assert [tile.key for tile in actual.summary.tiles] == ["step_time"]
-    assert actual.summary.headline.startswith("No GPU activity in this run, 1 process traced.")
+    assert actual.summary.headline.startswith("No GPU activity was recorded; 1 process was traced.")
 
 
 def test_the_headline_of_a_file_that_was_cut_off_names_the_longest_step(tmp_path: Path) -> None:

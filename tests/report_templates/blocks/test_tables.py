@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
+from typing import Any
+
+import pytest
 from postrun.report_templates.blocks.tables import TABLE_ROWS, Cell, Col, pairs_table, table
 from postrun.report_templates.text.formats import count
 
@@ -17,8 +21,17 @@ def test_without_a_format_a_value_is_text_with_its_full_text_as_title() -> None:
     column: Col[str | None] = Col("Name", lambda row: row, limit=9)
     assert column.kind == "text"
     assert column.cell("short") == Cell("short")
-    assert column.cell("a long name") == Cell("a long…me", title="a long name")
+    assert column.cell("a long name") == Cell("a long …", title="a long name")
     assert column.cell(None) == column.cell("") == Cell("—")
+
+
+@pytest.mark.parametrize(("kind", "code"), [("name", False), ("full", False), ("text", True)])
+def test_names_are_shortened_in_their_middle_and_sentences_at_their_end(kind: str, code: bool) -> None:
+    text = "Waits for data take most of the time"
+    sentence: Col[str] = Col("What", str, limit=20)
+    assert sentence.cell(text) == Cell("Waits for data …", title=text)
+    name: Col[str] = Col("Name", str, kind=kind, code=code, limit=20)
+    assert name.cell(text) == Cell("Waits for dat…e time", title=text)
 
 
 def test_a_cell_stays_as_it_is() -> None:
@@ -35,6 +48,30 @@ def test_a_table_has_the_columns_whose_condition_holds() -> None:
     assert (result.columns_for("html"), result.columns_for("pdf")) == ([0, 1], [0])
     assert (len(result.rows), result.total, result.note) == (TABLE_ROWS, len(rows), "A note.")
     assert table("t", "No rows", [], Col("Row", str)) is None
+
+
+def test_a_column_without_values_is_left_out() -> None:
+    """The first column names the rows, and a zero is a value."""
+    rows: list[tuple[str | None, int | None, int | None]] = [(None, None, 0), (None, None, None)]
+    columns = [Col[Any](label, itemgetter(i), form) for i, (label, form) in enumerate((("Name", None), ("No", count), ("Some", count)))]
+    result = table("t", "A table", rows, *columns)
+    assert result is not None
+    assert [column.label for column in result.columns] == ["Name", "Some"]
+    assert [[cell.text for cell in row] for row in result.rows] == [["—", "0"], ["—", "—"]]
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "note"),
+    [
+        ("gemm #2", True, "Times. Kernels with the same short name are numbered: #2, #3."),
+        ("gemm", True, "Times."),
+        ("thread #2", False, "Times."),
+    ],
+)
+def test_numbers_of_kernels_with_the_same_name_are_explained(name: str, code: bool, note: str) -> None:
+    result = table("t", "A table", ["gemm", name], Col("Name", str, kind="name", code=code), note="Times.")
+    assert result is not None
+    assert result.note == note
 
 
 def test_pairs_are_names_and_values() -> None:

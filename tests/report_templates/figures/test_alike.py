@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from postrun.report_templates.figures.alike import alike_lines, collapsed
+from postrun.report_templates.figures.alike import alike_label, alike_lines, collapsed
 from postrun.report_templates.figures.lines import Line
 
 
 def test_an_outlier_keeps_its_name_and_the_others_are_one_row() -> None:
     rows = [("rank 0", [70, 19]), ("rank 1", [71, 18]), ("rank 2", [78, 10]), ("rank 3", [70, 20])]
     # The longest row is 90; 3% of it are 2.7, and rank 2 differs by 8.
-    assert collapsed(rows, "rank") == [("3\u00a0ranks alike", [70, 19]), ("rank 2", [78, 10])]
+    assert collapsed(rows, "rank") == [("3\u00a0ranks alike (0, 1, 3)", [70, 19]), ("rank 2", [78, 10])]
 
 
 def test_two_rows_are_not_a_group() -> None:
@@ -28,7 +28,17 @@ def test_all_rows_may_be_alike() -> None:
 
 def test_two_groups() -> None:
     rows = [(f"stream {number}", [10.0 if number % 2 else 2.0]) for number in range(6)]
-    assert collapsed(rows, "stream") == [("3\u00a0streams alike", [2.0]), ("3\u00a0streams alike", [10.0])]
+    assert collapsed(rows, "stream") == [("3\u00a0streams alike (0, 2, 4)", [2.0]), ("3\u00a0streams alike (1, 3, 5)", [10.0])]
+    devices = [
+        (f"rank {number // 2} GPU {number // 2} stream {7 + 13 * (number % 2)}", [10.0 if number % 2 else 2.0]) for number in range(6)
+    ]
+    assert [name for name, _ in collapsed(devices, "stream")] == ["3\u00a0streams alike (stream 7)", "3\u00a0streams alike (stream 20)"]
+
+
+def test_a_group_without_a_common_name_has_its_number_alone() -> None:
+    assert alike_label(["rank 0 · a GPU 0", "rank 1 · b GPU 1", "rank 2 · c GPU 2"], 4, "rank") == "3\u00a0ranks alike"
+    assert alike_label([f"rank {number}" for number in range(0, 60, 2)], 60, "rank") == "30\u00a0ranks alike"  # too many to name
+    assert alike_label([f"rank {number}" for number in range(59)], 60, "rank") == "59\u00a0ranks alike (0–58)"
 
 
 def test_no_rows() -> None:

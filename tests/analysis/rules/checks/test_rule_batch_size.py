@@ -43,6 +43,13 @@ def machine(node: int = 0, *, gpu: float = 30.0, memory: float = 40.0, cores: tu
     return rows + [row for core, value in enumerate(cores) for row in line(node, CORE, core, [value] * count, start=start)]
 
 
+@pytest.mark.parametrize(("counts", "words"), [((600, 600), "2 GPUs × 1 window"), ((600, 720), "3 windows of 2 GPUs")])
+def test_windows_are_counted_by_gpu(counts: tuple[int, int], words: str) -> None:
+    """A GPU with 600 samples has one window after more than 500, one with 720 has two."""
+    outcome = judge([row for node, count in enumerate(counts) for row in machine(node, count=count, gpu=90.0)])
+    assert f"were never all below their threshold 70% of p95 ({words}): at the end" in str(outcome.finding)
+
+
 def test_all_low_is_a_violation_in_every_judged_window() -> None:
     # 600 samples at 0.5 s; more than 500 are there at the end of the fifth window only.
     outcome = judge(machine())

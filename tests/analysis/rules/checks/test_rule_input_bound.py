@@ -85,7 +85,8 @@ def test_the_threshold_is_strict(make_store: MakeStore, wait: int, verdict: str)
 @pytest.mark.parametrize(
     ("cores", "busy", "workers", "advice", "not_advice"),
     [
-        (2, 99.0, 2, "More loader processes cannot help, because its 2 cores were busy for 99.0% of the time", "num_workers="),
+        (2, 99.0, 2, "More loader processes cannot help, because its 2 cores were busy for 99.0% of the time. This is the", "num_workers="),
+        (2, 99.0, 2, "This is the load of all programs on the node, not of the training alone.", "num_workers="),
         (8, 30.0, 2, "Set `num_workers=8`: 2 loader processes feed the training process, and host-0 has 8 cores.", "cheaper"),
         (8, 30.0, 0, "Set `num_workers=8`: the training process loads its data itself", "cheaper"),
         (8, None, 1, "1 loader process feeds the training process", "cheaper"),

@@ -48,7 +48,8 @@ def test_a_steady_low_gpu_is_under_utilized_in_every_window() -> None:
     assert (outcome.cost.ns, outcome.cost.saving_ns, outcome.cost.of_ns) == (180 * SECOND, 180 * SECOND, 300 * SECOND)
     assert outcome.cost.base == "GPU time of the run"
     assert outcome.finding == (
-        "The GPU is underused in all of its 3 windows, low for the whole run: 1 under-utilized (p95 below 70%, lowest 40.0% on m0 GPU 2)."
+        "The GPU is underused in all of its 3 evaluated windows, low for the whole run: 1 under-utilized (p95 below 70%, lowest 40.0% on m0"
+        " GPU 2)."
     )
 
 
@@ -157,12 +158,21 @@ def test_a_low_window_before_the_tail_is_no_tail_only() -> None:
 def test_idle_tail_in_the_words() -> None:
     outcome = judge(line(0, GPU, 0, [90.0] * 900 + [0.0] * 300, start=START), patience=100, window=240)
     assert str(outcome.finding) == (
-        "The GPU is underused in 3 of its 10 windows, low only in an idle tail of 2 min 30 s: 1 fluctuating (p5 below 10%, lowest 0% on m0"
-        " GPU 0)."
+        "The GPU is underused in 3 of its 10 evaluated windows, only because of an idle tail of 2 min 30 s: 1 fluctuating (p5 below 10%,"
+        " lowest 0% on m0 GPU 0)."
     )
     assert str(outcome.recommendation).startswith("End the job when training ends")
     assert outcome.cost is not None
     assert outcome.cost.title == "End the job when training ends"
+
+
+def test_the_windows_of_several_gpus_are_counted_by_gpu() -> None:
+    """600 samples at 0.5 s have 5 windows of 120, 480 samples have 4."""
+    equal = line(0, GPU, 0, [40.0] * 600, start=START) + line(0, GPU, 1, [40.0] * 600, start=START)
+    words = "Both GPUs are underused in 10 of 10 evaluated windows (2 GPUs × 5 windows), low for the whole run: 2 under-utilized"
+    assert str(judge(equal, patience=100).finding).startswith(words)
+    unequal = line(0, GPU, 0, [40.0] * 600, start=START) + line(0, GPU, 1, [40.0] * 480, start=START)
+    assert str(judge(unequal, patience=100).finding).startswith("Both GPUs are underused in 9 of 9 evaluated windows, low for")
 
 
 def test_the_cost_is_what_the_pattern_is_about() -> None:
@@ -175,7 +185,7 @@ def test_the_cost_is_what_the_pattern_is_about() -> None:
     combined = judge(line(0, GPU, 0, [0.0] * 120 + [90.0] * 780 + [4.0] * 300, start=START), patience=100, window=240)
     assert combined.cost is not None
     assert (combined.cost.ns, plain_details(combined)["devices"][0]["idle_head_ns"]) == (204 * SECOND, 60 * SECOND)
-    assert ", low only in an idle start of 1 min and an idle tail of 2 min 30 s: 1 fluctuating" in str(combined.finding)
+    assert ", only because of an idle start of 1 min and an idle tail of 2 min 30 s: 1 fluctuating" in str(combined.finding)
     # Low between the two: 60% of the 390 s between them, and the sentence says so.
     between = judge(line(0, GPU, 0, [0.0] * 120 + [40.0] * 780 + [4.0] * 300, start=START), patience=100, window=240)
     assert between.cost is not None
@@ -196,9 +206,28 @@ def test_an_idle_tail_after_the_last_step() -> None:
     ]
     with sampled(line(0, GPU, 0, [90.0] * 900 + [0.0] * 300, start=START), step=steps) as store:
         outcome = judged(store, RULE, patience=100, window=240)
-    assert ", low only in an idle tail of 2 min 30 s after the last step: 1 fluctuating" in str(outcome.finding)
+    assert ", only because of an idle tail of 2 min 30 s after the last step: 1 fluctuating" in str(outcome.finding)
     # The job ends with its last sample, at 599.5 s, its last step at 450 s.
     assert "stood idle for the last 2 min 30 s after the last step (finalization)." in str(outcome.recommendation)
+
+
+@pytest.mark.parametrize(
+    ("last_step_ends", "tail"),
+    [(449.75, (449.75, 149.75)), (450.5, (450.5, 149.0)), (449.25, (450.0, 150.0)), (440.0, (450.0, 150.0))],
+)
+def test_an_idle_tail_is_the_finalization_within_a_sampling_interval(last_step_ends: float, tail: tuple[float, float]) -> None:
+    """Samples are 0.5 s apart and idle from 450 s; the last ends the job.
+
+    The first step begins at 60 s."""
+    steps = [
+        {"node": 0, "process": 0, "index": number, "host_start_ns": START + round(at * SECOND), "host_duration_ns": SECOND}
+        for number, at in enumerate((60, last_step_ends - 1))
+    ]
+    values = [0.0] * 121 + [90.0] * 779 + [0.0] * 300
+    with sampled(line(0, GPU, 0, values, start=START), step=steps) as store:
+        (row,) = plain_details(judged(store, RULE, patience=100, window=240))["devices"]
+    assert (row["idle_tail_starts_ns"], row["idle_tail_ns"]) == (START + round(tail[0] * SECOND), tail[1] * SECOND)
+    assert (row["idle_head_ends_ns"], row["idle_head_ns"]) == (START + 60 * SECOND, 60 * SECOND)  # the first used sample is at 60.5 s
 
 
 @pytest.mark.parametrize(("samples", "advice"), [(4, "record for longer"), (99, "record for longer"), (100, None), (101, None)])

@@ -12,9 +12,11 @@ from judging import rules_of
 from pipeline_jobs import COMPUTE, Shape, pipeline_job
 from postrun.analysis import Options
 from postrun.analysis.causes.collectives import collectives
+from postrun.analysis.causes.what_if import Gain
 from postrun.analysis.report import FINE, Finding, RuleResult
 from postrun.analysis.rules.checks.work_imbalance import between_ranks
 from postrun.analysis.rules.engine.selection import select
+from postrun.analysis.rules.evidence.predicted import explained
 from postrun.ingest.store import Store
 from rule_details import plain_details
 
@@ -78,6 +80,12 @@ def test_a_slow_rank_that_explains_little_is_no_issue(make_store: MakeStore) -> 
     assert result.verdict == "NoIssuesFound"
     assert str(result.finding).startswith("Rank 4, node-0 GPU 4 computes 19.6% longer")
     assert "but this explains only 0% of the avoidable time" in str(result.finding)
+
+
+@pytest.mark.parametrize(("part", "words"), [(0.723, "72%"), (0.994, "99%"), (0.996, "all"), (1.1, "all")])
+def test_a_cause_explains_at_most_the_complete_avoidable_time(part: float, words: str) -> None:
+    gain = Gain(percent=6.2, explained=part, alone=0.0)
+    assert explained(gain, 50) == f"The difference is {words} of the saving with equal durations on all ranks (threshold 50%)."
 
 
 def test_without_a_pipeline_there_are_no_stages(make_store: MakeStore) -> None:
