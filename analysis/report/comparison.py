@@ -135,7 +135,7 @@ class Amount:
     state: str
     base_count: float | None = None
     new_count: float | None = None
-    noise_ns: float | None = None  # of a wait: an effect below it is within typical range of the steps (99 of 100 cases); None if unknown
+    noise_ns: float | None = None  # of a wait: a smaller effect is within typical range of the steps (99 of 100 cases); None if unknown
 
 
 @dataclass(frozen=True, slots=True)
