@@ -274,7 +274,8 @@ class Sampling:
 @dataclass(frozen=True, slots=True)
 class VerdictChange:
     """One rule in both runs. ``outcome``: mended (the issue is gone), broken (a new issue), same, or other (one of the verdicts is
-    missing, NotEvaluated or Error). ``parameters_differ``: the rule ran with other values, so that verdicts do not compare."""
+    missing, NotEvaluated or Error). ``parameters_differ``: the rule ran with other values, so that verdicts do not compare. ``informs``:
+    the rule reports figures and never finds an issue."""
 
     rule: str
     base: str | None
@@ -283,6 +284,7 @@ class VerdictChange:
     base_finding: str | None
     new_finding: str | None
     parameters_differ: bool
+    informs: bool = False
 
 
 @dataclass(frozen=True, slots=True)

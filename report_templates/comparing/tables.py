@@ -9,7 +9,7 @@ from ..blocks import Figure, Section, Texts, plain, say
 from ..blocks.tables import Cell, Col, table
 from ..figures.before_after import Pair, before_after
 from ..text.formats import UNKNOWN, bandwidth, capitalized, duration, percent, plural, points, size, threshold_text
-from ..text.signs import SIGNS
+from ..text.signs import SIGNS, kind_of
 from . import words
 
 _SAMPLED_OVER: Final = {
@@ -224,17 +224,19 @@ def rule_columns(*, base_finding: bool = True) -> tuple[Col[VerdictChange], ...]
     """Make the columns of rules in both runs."""
     return (
         Col("Rule", lambda rule: Cell(rule.rule, camel=True), kind="name"),
-        Col("Base", lambda rule: _verdict(rule.base)),
-        Col("New", lambda rule: _verdict(rule.new)),
+        Col("Base", lambda rule: _verdict(rule.base, informs=rule.informs)),
+        Col("New", lambda rule: _verdict(rule.new, informs=rule.informs)),
         Col("Outcome", _outcome),
         Col("Finding of the new run", lambda rule: plain(rule.new_finding), limit=200),
         Col("Finding of the base run", lambda rule: plain(rule.base_finding), limit=200, html_only=True, when=base_finding),
     )
 
 
-def _verdict(verdict: str | None) -> Cell:
-    sign = SIGNS.get(verdict or "")
-    return Cell(sign.text, mark=sign.mark) if sign else Cell(UNKNOWN)
+def _verdict(verdict: str | None, *, informs: bool) -> Cell:
+    if verdict is None:
+        return Cell(UNKNOWN)
+    sign = SIGNS[kind_of(verdict, informs=informs)]
+    return Cell(sign.text, mark=sign.mark)
 
 
 def _outcome(change: VerdictChange) -> Cell:

@@ -15,9 +15,9 @@ import pytest
 from conftest import HOSTILE, MAKERS
 from postrun.analysis.compare.build import compare
 from postrun.analysis.report import Generator, Report
-from postrun.analysis.report.comparison import Amount, Basis, Comparison
+from postrun.analysis.report.comparison import Amount, Basis, Comparison, VerdictChange
 from postrun.errors import UsageError
-from postrun.report_templates.comparing import words
+from postrun.report_templates.comparing import tables, words
 from postrun.report_templates.figures.before_after import Pair, before_after
 from postrun.report_templates.output.comparison_page import SECTIONS, pages, render_comparison, run_names
 
@@ -177,6 +177,23 @@ def test_states_are_words_beside_signs(rich_made: Comparison) -> None:
     text = pages(rich_made, "html")
     for phrase in ("▲ grew", "✕ vanished"):
         assert phrase in text
+
+
+def test_rules_have_the_verdicts_of_the_reports(rich_made: Comparison) -> None:
+    def rule(name: str, base: str | None, *, informs: bool) -> VerdictChange:
+        return VerdictChange(name, base, "NoIssuesFound", "same", None, None, False, informs)
+
+    rules = rule("Informs", "NoIssuesFound", informs=True), rule("Finds", "NoIssuesFound", informs=False), rule("New", None, informs=False)
+    section = tables.verdicts(dataclasses.replace(rich_made, rules=rules))
+    assert [[cell.text for cell in cells[:3]] for cells in section.tables["table"].rows] == [
+        ["Informs", "i Informational", "i Informational"],
+        ["Finds", "✓ Passed", "✓ Passed"],
+        ["New", "—", "✓ Passed"],
+    ]
+    report = MAKERS["rich"]()
+    informing = dataclasses.replace(report.rules[0], rule="Informs", category="trace", verdict="NoIssuesFound", informs=True)
+    report = dataclasses.replace(report, rules=(informing,))
+    assert [change.informs for change in compare(report, report, generator=GENERATOR).rules] == [True]
 
 
 def test_runs_of_one_name_are_told_by_what_was_given(rich_made: Comparison) -> None:
