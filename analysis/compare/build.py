@@ -20,6 +20,7 @@ from .launches import idle, launches
 from .memory import gpu_memory, memory_operations
 from .parts import devices, host_parts, parts, total_span
 from .programs import differ, difference, shared_names
+from .shares import percent_pairs
 from .steps import compare_steps, mean_noise, of_different_work
 from .utilization import sampling
 from .verdict import different_programs, none, of_steps, repeated_ranges, same_work
@@ -93,6 +94,7 @@ def compare(
         shared_names=shared,
         different_programs=different,
     )
+    compared = replace(compared, percentages=percent_pairs(compared.parts, compared.precision, compared.sampling))
     compared = replace(compared, changes=tuple(replace(change, rank=rank) for rank, change in enumerate(changes(compared), 1)))
     return replace(compared, headline=headline(base, new, compared), details=details(compared))
 

@@ -263,6 +263,16 @@ class SampledMean:
 
 
 @dataclass(frozen=True, slots=True)
+class PercentPair:
+    """A percentage in both runs that compares even if the programs differ. ``of``: its base. None if unknown in a run."""
+
+    name: str
+    of: str
+    base_percent: float | None
+    new_percent: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Sampling:
     """Samples of both runs. ``over``: the time of the means, "steps" (from the first to the last), "profile" (the GPUs' spans), or "run"
     (all samples). No verdict follows from them."""
@@ -310,7 +320,7 @@ class Comparison:
 
     ``parts``: computation, exposed communication, exposed memory operations and idle; they add up to ``whole``. ``within``: communication
     and memory operations including their hidden part; not a part of the sum. ``host_parts``: parts of the average step, in the order of
-    the report. ``kernels``: largest effect first."""
+    the report. ``kernels``: largest effect first. ``percentages``: what compares even between different programs."""
 
     generator: Generator
     base: Side
@@ -344,6 +354,7 @@ class Comparison:
     details: str = ""
     shared_names: tuple[SharedNames, ...] = ()
     different_programs: bool = False
+    percentages: tuple[PercentPair, ...] = ()
     schema_version: int = field(default=SCHEMA_VERSION)
 
     def to_dict(self) -> dict[str, Any]:
