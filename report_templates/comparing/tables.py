@@ -118,7 +118,7 @@ def memory(comparison: Comparison) -> Section:
     lead = f"Changed {unit}: {changes}." if changes else "No kind of copies changed."
     if peak is not None:
         lead += f" Highest sample of GPU memory: {percent(peak.base)} before, {percent(peak.new)} now."
-    copies = table(
+    copies = words.changes_table(
         "memory-table",
         f"Copies and memsets {unit}",
         words.worst_first(operations),
@@ -163,7 +163,7 @@ def launches(comparison: Comparison) -> Section:
         sortable=False,
         note="These have no known spread: the verdict follows from the threshold alone.",
     )
-    gaps = table(
+    gaps = words.changes_table(
         "launches-idle",
         f"Gaps before the work of the streams {unit}, by cause",
         words.worst_first(comparison.idle),
