@@ -112,6 +112,12 @@ def test_different_programs_are_reported_first(runs: Path, other_program: Path, 
     assert not any(" vanished" in line or line.startswith("not alike: program") for line in lines)
 
 
+def test_each_format_option_adds_files(runs: Path, tmp_path: Path) -> None:
+    done = compared(runs, tmp_path, "-q", "--format", "html", "--format", "json,html")
+    assert done.exit_code == 0, done.output
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["comparison.html", "comparison.json"]
+
+
 def test_theme_title_and_logo(runs: Path, tmp_path: Path) -> None:
     (tmp_path / "logo.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 4 2"><rect width="4" height="2"/></svg>')
     (tmp_path / "own.toml").write_text('title = "Company report"\ntheme = "dark"\nlogo = "logo.svg"\n', encoding="utf-8")
