@@ -26,9 +26,10 @@ def shares_ring(
     of: str,
     *,
     label: str,
+    time: str = "Time",
     meaning: Callable[[str], str] = meaning_of,
 ) -> Figure | None:
-    """Draw the shares. ``first`` and ``of``: headings of names and percentages."""
+    """Draw the shares. ``first``, ``time``, ``of``: headings of names, times, shares."""
     ordered = sorted(shares, key=lambda share: -share.percent)
     head, rest = ordered[:SECTORS], ordered[SECTORS:]
     if len(rest) == 1:
@@ -38,7 +39,7 @@ def shares_ring(
         cells = (duration(sum(share.total_ns for share in rest)), count(sum(share.count for share in rest)))
         parts.append(Slice(f"All others ({count(len(rest))})", "other", sum(share.percent for share in rest), cells))
     total = duration(sum(share.total_ns for share in shares))
-    return ring(id, caption, what, parts, (first, "Time", "Count", of), middle=(total, label))
+    return ring(id, caption, what, parts, (first, time, "Count", of), middle=(total, label))
 
 
 def activity(report: Report) -> Section:

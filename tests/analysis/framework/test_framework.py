@@ -36,6 +36,7 @@ def test_other_is_averaged_over_the_processes(make_store: Callable[..., Store]) 
             step("TRAIN", 20, 30, process=1),
         ]
     )
+    assert framework(store).processes == 2
     assert framework(store).phases == (
         Share("TRAIN", 90, 4, pytest.approx((40 + 100) / 2)),
         Share("EVAL", 20, 1, pytest.approx(20 / 2)),
@@ -110,6 +111,7 @@ def test_parts_recorded_in_other_steps_are_compared_by_the_mean_step(make_store:
     even = framework(make_store(step=steps, annotation=[*loads, part("forward", 10, 5), part("forward", 910, 5)]))
     assert [one.percent for one in even.step_parts] == pytest.approx([200 / 3, 100 / 3])  # of a forward every ninth step
     assert not any("mean step" in note for note in even.notes)
+    assert (result.parts_of_mean_step, even.parts_of_mean_step) == (True, False)
 
 
 def test_a_part_that_is_in_few_of_the_recorded_steps_is_of_all_of_them(make_store: Callable[..., Store]) -> None:
