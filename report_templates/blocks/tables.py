@@ -5,6 +5,7 @@ A :class:`Col` holds everything about one column: its header, the value of a row
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
@@ -116,12 +117,32 @@ class Table:
         return replace(self, columns=tuple(self.columns[i] for i in kept), rows=tuple(tuple(row[i] for i in kept) for row in self.rows))
 
 
-def table(id: str, caption: str, rows: Sequence[T], *columns: Col[T], **flags: Any) -> Table | None:
-    """Make a table; None without rows. ``flags``: the fields of :class:`Table`."""
+def table(
+    id: str, caption: str, rows: Sequence[T], *columns: Col[T], weight: Callable[[T], float | None] | None = None, **flags: Any
+) -> Table | None:
+    """Make a table; None without rows. ``flags``: the fields of :class:`Table`.
+
+    ``weight``: of rows of equal rank, such as GPUs. If the PDF has not all of them, those farthest from the median weight come first.
+    """
     if not rows:
         return None
+    if weight is not None and len(rows) > flags.get("pdf_rows", PDF_ROWS):
+        rows = outliers_first(rows, weight)
+        flags["note"] = f"{flags.get('note') or ''} The rows farthest from the median come first.".strip()
     kept = tuple(column for column in columns if column.when)
     return Table(id, caption, kept, tuple(tuple(column.cell(row) for column in kept) for row in rows[:TABLE_ROWS]), len(rows), **flags)
+
+
+def outliers_first(rows: Sequence[T], weight: Callable[[T], float | None]) -> list[T]:
+    """Sort rows by the distance of their weight from its median; unknown weights last.
+
+    Of two rows neither is an outlier: they keep their order.
+    """
+    if len(rows) < 3:
+        return list(rows)
+    known = [value for value in map(weight, rows) if value is not None]
+    middle = statistics.median(known) if known else 0.0
+    return sorted(rows, key=lambda row: -1.0 if (value := weight(row)) is None else abs(value - middle), reverse=True)
 
 
 def word(text: str | None, *, full: str | None = None, limit: int = 90) -> Cell:
