@@ -156,6 +156,20 @@ def test_small_operators_are_one_row_and_nothing_is_lost(make_store: Callable[..
     assert any("inclusive" in note for note in result.notes)
 
 
+def test_ranges_of_the_compiler_are_not_operators(make_store: Callable[..., Store]) -> None:
+    ranges = (
+        "TorchDynamo Cache Lookup", "Torch-Compiled Region", "Torch-Compiled Region: 0/1", "## Call CompiledFxGraph fabc ##",
+        "_compile.compile_inner (dynamo_timed)", "Pregraph bytecode", "AOTDispatcher Runtime Wrapper Prologue",
+    )  # fmt: skip
+    # The nodes of autograd that run compiled code compute: 60 of 100, and a product 40.
+    operators = [operator("CompiledFunction", 0, 60), operator("aten::mm", 100, 40)]
+    result = framework(make_store(host_event=[*operators, *(operator(name, 200 * n, 100) for n, name in enumerate(ranges, 1))]))
+    assert [(row.name, row.total_ns, row.percent) for row in result.cpu_operators] == [
+        ("CompiledFunction", 60, 60.0),
+        ("aten::mm", 40, 40.0),
+    ]
+
+
 def test_device_time_by_operator(make_store: Callable[..., Store]) -> None:
     def kernel(duration: int, external: int | None, link: int | None) -> dict[str, Any]:
         return {
