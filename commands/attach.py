@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from .. import option_values
 from ..errors import PostrunError, UsageError
 from ..messages import echo, echo_line
 from .parts import CONFIG, VERBOSITY, option, parsed, print_json, with_options
@@ -29,14 +30,14 @@ def _targets(texts: Sequence[str]) -> tuple[Target, ...]:
 
 
 @parsed
-def _formats(value: str) -> tuple[str, ...]:
+def _formats(value: Any) -> tuple[str, ...]:
     from ..tickets.report_files import FORMATS
 
-    words = [word.strip().lower() for word in value.split(",") if word.strip()]
+    words = [word.lower() for word in option_values.words(value)]
     if words == ["none"]:
         return ()
     if not words or any(word not in FORMATS for word in words):
-        raise UsageError(f"{value!r} is not a list of formats; write one or more of {', '.join(FORMATS)}, or none")
+        raise UsageError(f"{','.join(words)!r} is not a list of formats; write one or more of {', '.join(FORMATS)}, or none")
     return tuple(dict.fromkeys(words))
 
 
@@ -67,7 +68,7 @@ def _link(value: str) -> str:
     "mailto:team@example.org or https://...; may be repeated.",
 )
 @with_options([
-    option("--attach", "formats", default="pdf", show_default=True, callback=_formats, metavar="LIST",
+    option("--attach", "formats", type=click.UNPROCESSED, default="pdf", show_default=True, callback=_formats, metavar="LIST",
            help="Files to attach, of pdf, html, json; none for the comment alone."),
     option("--link", callback=_link, metavar="URL", help="Address of the report, for the comment."),
     option("--key", metavar="TEXT", help="Key that identifies the comment to update (default: the name of the run)."),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from .. import option_values
-from ..analysis.toolkit.wording import signed_percent
+from ..analysis.toolkit.wording import percent, signed_percent
 from ..messages import echo, echo_line
 from .parts import CONFIG, FILE_SETTINGS, VERBOSITY, option, parsed, print_json, progress_line, with_options
 from .report_options import BRAND, CHOICE_OF_RULES, GENERATED_AT, MODE, PAPER, REDACT, STORE_OPTIONS, checked_settings, chosen_look
 
 if TYPE_CHECKING:
-    from ..analysis.report.comparison import Comparison
+    from ..analysis.report.comparison import Comparison, Difference
 
 _FORMATS: Final = ("html", "pdf", "json")
 FAIL_WORDS: Final = ("slower", "faster", "verdicts", "kernels", "memory", "changed", "unlike", "undecided")
@@ -107,21 +107,32 @@ def compare(
 
 
 def _tell(comparison: Comparison, written: dict[str, Path]) -> None:
-    for row in comparison.differences:
-        if row.limits:
-            echo_line(f"not alike: {row.name}: {row.base} before, {row.new} now. {row.limits[:1].upper()}{row.limits[1:]}.")
-    percent = comparison.judgment.percent if comparison.judgment else None
-    echo_line(f"verdict: {comparison.verdict}{'' if percent is None else f' ({signed_percent(percent)})'}")
+    different = comparison.different_programs
+    if not different:
+        _tell_limits(comparison.differences)
+    change = comparison.judgment.percent if comparison.judgment else None
+    echo_line(f"verdict: {comparison.verdict}{'' if change is None else f' ({signed_percent(change)})'}")
     echo_line(comparison.headline)
     if comparison.details:
         echo_line(comparison.details)
-    others = [one for one in comparison.changes if one.area != "step"]
+    if different:
+        _tell_limits(comparison.differences[1:])  # the first one is the programs
+        for row in comparison.percentages:
+            base, new = ("unknown" if value is None else percent(value) for value in (row.base_percent, row.new_percent))
+            echo_line(f"  {row.name}, percent of {row.of}: {base} in base, {new} in new")
+    others = [] if different else [one for one in comparison.changes if one.area != "step"]
     for change_ in others[:_MAX_CHANGES]:
         echo_line(f"  {change_.text}")
     if len(others) > _MAX_CHANGES:
         echo(f"  ... and {len(others) - _MAX_CHANGES} more")
     for path in written.values():
         echo(str(path))
+
+
+def _tell_limits(differences: Iterable[Difference]) -> None:
+    for row in differences:
+        if row.limits:
+            echo_line(f"not alike: {row.name}: {row.base} before, {row.new} now. {row.limits[:1].upper()}{row.limits[1:]}.")
 
 
 def _summary(comparison: Comparison, written: dict[str, Path]) -> dict[str, Any]:

@@ -132,11 +132,24 @@ class _Option(click.Option):
             raise click.BadParameter(f"{error.message} (from {origin})", error.ctx, error.param, error.param_hint) from error
 
 
+class _ListOption(_Option):
+    """An option with a list of words; each occurrence adds words."""
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        self.multiple = True  # only for the parser: the value from other sources remains one text
+        super().add_to_parser(parser, ctx)
+        self.multiple = False
+
+
 def option(*names: str, **settings: Any) -> Callable[[Any], Any]:
-    """Define an option that the environment sets as POSTRUN_<LONG_NAME> or ``envvar``."""
+    """Define an option that the environment sets as POSTRUN_<LONG_NAME> or ``envvar``.
+
+    With the metavar LIST it may be repeated; its value is then a list of texts, see :func:`postrun.option_values.words`.
+    """
     long = next(name for name in names if name.startswith("--")).split("/")[0]
     settings = {"envvar": "POSTRUN_" + long[2:].replace("-", "_").upper(), **settings}
-    return click.option(*names, cls=_Option, show_envvar=False, **settings)
+    kind = _ListOption if settings.get("metavar") == "LIST" else _Option
+    return click.option(*names, cls=kind, show_envvar=False, **settings)
 
 
 class Listed(click.ParamType):  # type: ignore[type-arg]  # generic only in newer versions

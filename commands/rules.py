@@ -37,7 +37,7 @@ class _RulesGroup(click.Group):
 @click.pass_context
 def rules(ctx: click.Context, preset: Preset | None, as_json: bool) -> None:
     """List every rule: what it checks, its parameters and their defaults.
-    `postrun rules explain NAME` describes one rule in full."""
+    `postrun rules explain NAME...` describes rules in full."""
     if ctx.invoked_subcommand is not None:
         return
     from . import rule_texts
@@ -49,15 +49,15 @@ def rules(ctx: click.Context, preset: Preset | None, as_json: bool) -> None:
         echo(line)
 
 
-@rules.command("explain", short_help="Describe one rule in full.")
-@click.argument("name")
+@rules.command("explain", short_help="Describe rules in full.")
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @_PRESET
 @click.pass_context
-def explain(ctx: click.Context, name: str, preset: Preset | None) -> None:
-    """Describe the rule NAME in full:
+def explain(ctx: click.Context, names: tuple[str, ...], preset: Preset | None) -> None:
+    """Describe each rule NAME in full:
     what it checks, when it finds an issue, what it needs, what to do."""
     from . import rule_texts
 
     outer = ctx.parent.params.get("preset") if ctx.parent else None
-    for line in rule_texts.explained(name, preset or outer or "documented"):
-        echo(line)
+    texts = ["\n".join(rule_texts.explained(name, preset or outer or "documented")) for name in dict.fromkeys(names)]
+    echo("\n\n".join(texts))

@@ -15,11 +15,11 @@ FORMATS: Final = ("html", "pdf", "json", "md", "junit", "rule-json")
 
 
 def words(value: Any) -> list[str]:
-    """Split a text at commas, or take a configuration's list. Raise UsageError."""
+    """Split a text, or each text of a list, at commas. Raise UsageError."""
     if not isinstance(value, str | list | tuple):
         raise UsageError(f"{value!r} is not a list of names")
-    texts = value.split(",") if isinstance(value, str) else value
-    return [word for text in texts if (word := str(text).strip())]
+    texts = [value] if isinstance(value, str) else value
+    return [word for text in texts for part in str(text).split(",") if (word := part.strip())]
 
 
 def choices(value: Any, accepted: Sequence[str], refusal: str) -> tuple[str, ...]:

@@ -85,6 +85,11 @@ def _with_peers(large: pl.DataFrame) -> pl.DataFrame:
     return large.join(peers, on=["group", *KIND], how="left", nulls_equal=True, maintain_order="left")
 
 
+def bus_of_all() -> pl.Expr:
+    """Return the bus bandwidth in GB/s of all calls: summed sizes / transfers."""
+    return (pl.col("bus") * pl.col("transfer")).sum() / pl.col("transfer").sum()
+
+
 @shared
 def group_links(store: Store) -> dict[str, Link]:
     """Return the links of recorded groups, by group.

@@ -17,7 +17,7 @@ _LEAST: Final = 2  # collectives of two processes from which their clocks are co
 
 
 class Edge(NamedTuple):
-    """``ahead``: the clock of ``later`` minus that of ``first``. ``spread``: its median deviation; None: they have the same clock."""
+    """``ahead``: the clock of ``later`` minus that of ``first``. ``spread``: its median absolute deviation; None: one clock."""
 
     first: int
     later: int
@@ -26,9 +26,11 @@ class Edge(NamedTuple):
 
 
 class Clocks(NamedTuple):
-    """``shifts``: ns to add to the times of each process. ``nodes``: the median of these for each node. ``spread_ns``: the largest median
-    deviation of the ends on which the alignment of nodes relies; None if no two nodes are aligned. ``unaligned``: nodes whose collectives
-    match none of the other nodes."""
+    """``shifts``: ns to add to the times of each process. ``nodes``: the median of these for each node.
+
+    ``spread_ns``: how far the ends of collectives scatter around the offsets (which may be smaller): the largest median absolute deviation
+    of the pairs of processes that align nodes; None if no two nodes are aligned. ``unaligned``: nodes whose collectives match none of the
+    other nodes."""
 
     shifts: Mapping[int, int]
     nodes: Mapping[int, int]

@@ -270,8 +270,8 @@ def _clocks(clocks: Clocks, places: Places) -> str | None:
     moves = {node: shift for node, shift in clocks.nodes.items() if node not in clocks.unaligned}
     widest = max(moves.values()) - min(moves.values())
     text = (
-        f"The clocks of {plural(len(moves), 'node')} were aligned by the ends of their collectives. They differ by up to"
-        f" {duration(widest)}, with a median deviation of {duration(clocks.spread_ns)}."
+        f"The clocks of {plural(len(moves), 'node')} were aligned by the ends of their collectives. The largest offset was"
+        f" {duration(widest)}; the ends scatter around the offsets by {duration(clocks.spread_ns)} (median absolute deviation)."
     )
     if clocks.unaligned:
         named = ", ".join(places.node(node) for node in clocks.unaligned[:_LISTED])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
@@ -97,12 +98,12 @@ def changed(base: float, new: float) -> float | None:
 
 
 def amount(
-    name: str, totals: Sequence[float], on: Basis, *, least_ns: float, error_ns: float | None = 0.0, counts: Sequence[float] | None = None
+    name: str, totals: Sequence[float], on: Basis, *, least_ns: float, noise_ns: float | None = 0.0, counts: Sequence[float] | None = None
 ) -> Amount:
     """Compare the ``totals`` of both runs per unit.
 
     The state differs from "same" if the effect is at least ``least_ns`` per unit. Waiting, such as idle time, varies as the steps do: its
-    effect must also exceed the standard error ``error_ns`` of their mean, and is undecided if that is None.
+    effect must also be at least ``noise_ns``, and is undecided if that is None.
     """
     before, after = per_unit(totals, on)
     change = changed(before, after)
@@ -112,11 +113,16 @@ def amount(
         new_ns=after,
         effect_ns=after - before,
         change_percent=change,
-        state=_state(before, after, least_ns, error_ns),
+        state=_state(before, after, least_ns, noise_ns),
         base_count=counts[0] / on.base if counts and on.base else None,
         new_count=counts[1] / on.new if counts and on.new else None,
-        noise_ns=SURE * error_ns if error_ns else None,
+        noise_ns=noise_ns or None,
     )
+
+
+def with_noise(part: Amount, least_ns: float, noise_ns: float) -> Amount:
+    """Return ``part`` with another noise, and the state that follows from it."""
+    return replace(part, state=_state(part.base_ns, part.new_ns, least_ns, noise_ns), noise_ns=noise_ns or None)
 
 
 def per_unit(totals: Sequence[float], on: Basis) -> tuple[float, float]:
@@ -126,13 +132,14 @@ def per_unit(totals: Sequence[float], on: Basis) -> tuple[float, float]:
     return before, before if math.isclose(before, after, rel_tol=1e-12) else after
 
 
-def _state(before: float, after: float, least_ns: float, error_ns: float | None) -> str:
+def _state(before: float, after: float, least_ns: float, noise_ns: float | None) -> str:
+    """Decide whether a time has changed. No other function does."""
     effect = abs(after - before)
     if not effect or effect < least_ns:
         return SAME
-    if error_ns is None:
+    if noise_ns is None:
         return UNDECIDED
-    return state(before, after) if effect >= SURE * error_ns else SAME
+    return state(before, after) if effect >= noise_ns else SAME
 
 
 def state(before: float, after: float) -> str:

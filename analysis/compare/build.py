@@ -20,7 +20,8 @@ from .launches import idle, launches
 from .memory import gpu_memory, memory_operations
 from .parts import devices, host_parts, parts, total_span
 from .programs import differ, difference, shared_names
-from .steps import compare_steps, mean_error, of_different_work
+from .shares import percent_pairs
+from .steps import compare_steps, mean_noise, of_different_work
 from .utilization import sampling
 from .verdict import different_programs, none, of_steps, repeated_ranges, same_work
 from .verdicts import verdicts
@@ -52,12 +53,13 @@ def compare(
         on, judgment, outside = basis(base, new), different_programs(), (difference(shared), *outside)
     else:
         on, judgment = _judged(base, new, steps, absent, threshold_percent)
-    of_steps = mean_error(base, new)
-    error = of_steps if on.unit == "step" else 0.0  # the spread of seconds is unknown
-    span = total_span(base, new, on, threshold_percent, error)
+    of_steps = mean_noise(base, new)
+    noise = of_steps if on.unit == "step" else 0.0  # the spread of seconds is unknown
+    shift = _shift(steps, on)
+    span = total_span(base, new, on, threshold_percent, noise, shift)
     whole_ns = span.base_ns if span else 0.0
     least = whole_ns * threshold_percent / 100
-    summed, within = parts(base, new, on, least, error, _shift(steps, on))
+    summed, within = parts(base, new, on, least, noise, shift)
     compared = Comparison(
         generator=generator,
         base=_side(base, given[0], read_from[0]),
@@ -74,15 +76,15 @@ def compare(
         whole=span,
         parts=summed,
         within=within,
-        devices=devices(base, new, on, least, error),
+        devices=devices(base, new, on, least, noise),
         host_parts=host_parts(base, new, threshold_percent, of_steps, summed),
         # GPU activity of only one run is not an addition.
         kernels=kernels(base, new, on, whole_ns, threshold_percent) if span else (),
-        categories=categories(base, new, on, least) if span else (),
+        categories=categories(base, new, on, least, noise) if span else (),
         precision=precision(base, new),
         memory_operations=memory_operations(base, new, on, whole_ns, threshold_percent) if span else (),
         launches=launches(base, new, on, threshold_percent),
-        idle=idle(base, new, on, least, error),
+        idle=idle(base, new, on, least, noise),
         gpu_memory=gpu_memory(base, new),
         sampling=sampling(base, new, on),
         rules=verdicts(base, new, comparable=not different),
@@ -92,6 +94,7 @@ def compare(
         shared_names=shared,
         different_programs=different,
     )
+    compared = replace(compared, percentages=percent_pairs(compared.parts, compared.precision, compared.sampling))
     compared = replace(compared, changes=tuple(replace(change, rank=rank) for rank, change in enumerate(changes(compared), 1)))
     return replace(compared, headline=headline(base, new, compared), details=details(compared))
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from ..report.comparison import Amount, Comparison, Difference, SharedNames, Verdict
+from ..report.comparison import Amount, Comparison, Difference, Verdict
 from ..report.model import Report
 from ..toolkit import wording
 from .alike import ACTIVITY, GPU, WORLD, short_models
 from .basis import SAME, UNDECIDED
 from .changes import CHANGED, decided, host_parts_alone, per
 from .parts import host_name
+from .programs import evidence
 from .steps import FASTER, SLOWER
 from .verdict import COUNTS, RANGES, STEPS, interval
 
@@ -116,16 +117,10 @@ def details(compared: Comparison) -> str:
 
 def _evidence(compared: Comparison) -> str:
     """Word how little the programs share, and the times of their steps."""
-    first, *others = compared.shared_names
-    text = f"{wording.capitalized(first.kind)} whose names both runs have take {_shares(first, ' of the time in base')} in new"
-    text += "".join(f", {names.kind} {_shares(names)}" for names in others) + "."
+    text = evidence(compared.shared_names)
     if compared.steps is not None:
         text += f" A step takes {wording.duration(compared.steps.base.p50)} in base and {wording.duration(compared.steps.new.p50)} in new."
     return text
-
-
-def _shares(names: SharedNames, unit: str = "") -> str:
-    return f"{wording.whole_percent(names.base_percent)}{unit} and {wording.whole_percent(names.new_percent)}"
 
 
 def _open(compared: Comparison) -> list[Amount]:

@@ -159,14 +159,18 @@ def operators(base: Report, new: Report, on: Basis, least_ns: float) -> tuple[Am
     return tuple(sorted(amounts, key=lambda one: (-abs(one.effect_ns), one.name)))
 
 
-def categories(base: Report, new: Report, on: Basis, least_ns: float) -> tuple[Amount, ...]:
-    """Compare the summed kernel time by category, largest effect first."""
+def categories(base: Report, new: Report, on: Basis, least_ns: float, noise_ns: float | None) -> tuple[Amount, ...]:
+    """Compare the summed kernel time by category, largest effect first.
+
+    Communication contains the wait for other ranks: its effect must be at least ``noise_ns``, see :func:`.basis.amount`.
+    """
     sides = [_by_category(report, per_step=on.unit == "step") for report in (base, new)]
     amounts = []
     for name in dict.fromkeys([*sides[0], *sides[1]]):
         pair = [side.get(name, (0.0, 0.0)) for side in sides]
         times, counts = ([figures[index] for figures in pair] for index in (0, 1))
-        amounts.append(amount(name, times, on, least_ns=least_ns, counts=counts))
+        noise = noise_ns if name == "communication" else 0.0
+        amounts.append(amount(name, times, on, least_ns=least_ns, noise_ns=noise, counts=counts))
     return tuple(sorted(amounts, key=lambda one: (-abs(one.effect_ns), one.name)))
 
 

@@ -9,13 +9,13 @@ from ..report.model import Report
 from .basis import SAME, amount, changed, per_unit, state
 
 
-def idle(base: Report, new: Report, on: Basis, least_ns: float, error_ns: float | None) -> tuple[Amount, ...]:
+def idle(base: Report, new: Report, on: Basis, least_ns: float, noise_ns: float | None) -> tuple[Amount, ...]:
     """Compare the gaps before GPU activity by cause, summed over the streams."""
     if not base.idle or not new.idle:
         return ()
     causes = (("host wait", "host_wait_ns"), ("kernel wait", "kernel_wait_ns"), ("other", "other_ns"))
     return tuple(
-        amount(name, [sum(getattr(row, field) for row in report.idle) for report in (base, new)], on, least_ns=least_ns, error_ns=error_ns)
+        amount(name, [sum(getattr(row, field) for row in report.idle) for report in (base, new)], on, least_ns=least_ns, noise_ns=noise_ns)
         for name, field in causes
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -12,7 +11,7 @@ from ..report.model import Report
 from ..report.steps import StepBar
 from ..steps.ranges import LOADING
 from ..toolkit.places import in_order
-from .basis import SAME, UNDECIDED, amount, per_unit, state
+from .basis import SAME, UNDECIDED, amount, per_unit, with_noise
 
 PARTS: Final = (
     ("computation", "computation_ns"),
@@ -23,6 +22,7 @@ PARTS: Final = (
 """They add up to the profile window of a device."""
 _WAITS: Final = ("exposed communication", "idle", "communication")
 _WORK: Final = ("kernel", "memcpy", "memset")  # classes of a step whose time does not depend on the host
+_ON_DEVICE: Final = {LOADING: "idle", "communication": "exposed communication"}  # part of the step -> part of GPU time
 _WITHIN: Final = (("communication", "communication_ns"), ("memory operations", "memory_ns"))
 
 
@@ -34,7 +34,9 @@ def host_name(name: str) -> str:
     return HOST_NAMES.get(name, name)
 
 
-def total_span(base: Report, new: Report, on: Basis, threshold_percent: float, error_ns: float | None) -> Amount | None:
+def total_span(
+    base: Report, new: Report, on: Basis, threshold_percent: float, noise_ns: float | None, shift_ns: tuple[float, float] | None
+) -> Amount | None:
     """Compare the devices' profile windows per unit; None unless both have any."""
     if not base.time_breakdown or not new.time_breakdown:
         return None
@@ -43,30 +45,32 @@ def total_span(base: Report, new: Report, on: Basis, threshold_percent: float, e
         spans = [float(bar.step_ns) for bar in averages]
     else:
         spans = [float(sum(d.span_ns for d in r.time_breakdown)) for r in (base, new)]
-    return amount("span", spans, on, least_ns=per_unit(spans, on)[0] * threshold_percent / 100, error_ns=error_ns)
+    least_ns = per_unit(spans, on)[0] * threshold_percent / 100
+    span = amount("span", spans, on, least_ns=least_ns, noise_ns=noise_ns)
+    return _by_shift(span, least_ns, shift_ns) if shift_ns is not None else span
 
 
 def parts(
-    base: Report, new: Report, on: Basis, least_ns: float, error_ns: float | None, shift_ns: tuple[float, float] | None
+    base: Report, new: Report, on: Basis, least_ns: float, noise_ns: float | None, shift_ns: tuple[float, float] | None
 ) -> tuple[tuple[Amount, ...], tuple[Amount, ...]]:
     """Compare the parts that add up, and those that they hide.
 
-    ``least_ns``: the smallest effect per unit that is a change. Waiting must also exceed ``error_ns``, and is undecided if that is None.
-    ``shift_ns``: the interval of the shift of the step times, see :func:`_explained`.
+    ``least_ns``: the smallest effect per unit that is a change. The effect on a wait must also be at least ``noise_ns``, and is
+    undecided if that is None. ``shift_ns``: the interval of the shift of the step times, see :func:`_by_shift`.
     """
     if not base.time_breakdown or not new.time_breakdown:
         return (), ()
 
     def of(fields: Iterable[tuple[str, str]]) -> tuple[Amount, ...]:
         totals = ((name, [float(sum(getattr(d, field) for d in r.time_breakdown)) for r in (base, new)]) for name, field in fields)
-        return _amounts(totals, on, least_ns, error_ns)
+        return _amounts(totals, on, least_ns, noise_ns)
 
     if (sums := _in_steps(base, new, on)) is not None:
         averages, average = sums
         totals = [(name, [float(getattr(bar, field)) for bar in averages]) for name, field in PARTS]
         communication = [float(bar.exposed_communication_ns + bar.hidden_communication_ns) for bar in averages]
-        within = _amounts([("communication", communication)], average, least_ns, error_ns)
-        return _explained(_amounts(totals, average, least_ns, error_ns), least_ns, shift_ns), within
+        within = _amounts([("communication", communication)], average, least_ns, noise_ns)
+        return _explained(_amounts(totals, average, least_ns, noise_ns), least_ns, shift_ns), within
     return _explained(of(PARTS), least_ns, shift_ns), of(_WITHIN)
 
 
@@ -83,30 +87,31 @@ def _in_steps(base: Report, new: Report, on: Basis) -> tuple[tuple[StepBar, Step
     return (first, second), Basis("step", first.steps, second.steps, None)
 
 
-def _amounts(totals: Iterable[tuple[str, Sequence[float]]], on: Basis, least_ns: float, error_ns: float | None) -> tuple[Amount, ...]:
-    return tuple(amount(name, pair, on, least_ns=least_ns, error_ns=error_ns if name in _WAITS else 0.0) for name, pair in totals)
+def _amounts(totals: Iterable[tuple[str, Sequence[float]]], on: Basis, least_ns: float, noise_ns: float | None) -> tuple[Amount, ...]:
+    return tuple(amount(name, pair, on, least_ns=least_ns, noise_ns=noise_ns if name in _WAITS else 0.0) for name, pair in totals)
 
 
 def _explained(amounts: tuple[Amount, ...], least_ns: float, shift_ns: tuple[float, float] | None) -> tuple[Amount, ...]:
-    """Mark the largest wait as changed if the shift of the step times proves it.
-
-    A few very long steps can spread the mean of the waits so far that no effect exceeds the spread. The shift of the step times is robust
-    against them. If its interval minus the effect on the work leaves at least half of the largest wait's effect, that wait has changed.
-    """
+    """Compare the largest wait by the shift of the steps, less the effect on work."""
     waits = [part for part in amounts if part.name in _WAITS]
     if shift_ns is None or not waits:
         return amounts
     work = sum(part.effect_ns for part in amounts if part.name not in _WAITS)
-    low, high = (shift - work for shift in shift_ns)
     most = max(waits, key=lambda part: abs(part.effect_ns))
-    least = abs(most.effect_ns) / 2
-    if abs(most.effect_ns) < least_ns or not (low >= least if most.effect_ns > 0 else high <= -least):
-        return amounts
-    changed = dataclasses.replace(most, state=state(most.base_ns, most.new_ns))
-    return tuple(changed if part is most else part for part in amounts)
+    return tuple(_by_shift(part, least_ns, (shift_ns[0] - work, shift_ns[1] - work)) if part is most else part for part in amounts)
 
 
-def devices(base: Report, new: Report, on: Basis, least_ns: float, error_ns: float | None) -> tuple[DevicePair, ...]:
+def _by_shift(part: Amount, least_ns: float, shift_ns: tuple[float, float]) -> Amount:
+    """Return ``part`` with the noise that ``shift_ns`` leaves, if that is smaller.
+
+    A few very long steps can spread the mean of the waits so far that no effect exceeds the spread. The shift is robust against them. The
+    noise is twice the distance from the effect to the farther end of the interval: an effect beyond it is at least half certain.
+    """
+    noise = 2 * max(abs(part.effect_ns - end) for end in shift_ns)
+    return with_noise(part, least_ns, noise) if part.noise_ns is not None and noise < part.noise_ns else part
+
+
+def devices(base: Report, new: Report, on: Basis, least_ns: float, noise_ns: float | None) -> tuple[DevicePair, ...]:
     """Compare the devices in pairs; empty if ranks or devices of the runs differ.
 
     Also empty if times are divided by steps and a run has device work outside of them.
@@ -130,7 +135,7 @@ def devices(base: Report, new: Report, on: Basis, least_ns: float, error_ns: flo
         totals = [(name, [getattr(d, field) * factor for d, factor in zip((before, after), scale, strict=True)]) for name, field in PARTS]
         name = f"rank {after.rank}, GPU {after.device}" if after.rank is not None else f"{after.node} GPU {after.device}"
         pairs.append(
-            DevicePair(name, before.device_name or "", after.device_name or "", _amounts(totals, device_basis, least_ns, error_ns))
+            DevicePair(name, before.device_name or "", after.device_name or "", _amounts(totals, device_basis, least_ns, noise_ns))
         )
     return tuple(pairs)
 
@@ -150,12 +155,12 @@ def _order(identity: tuple[int | str | None, ...]) -> tuple[tuple[int, str], ...
     return tuple((part, "") if isinstance(part, int) else (-1, in_order(part or "")) for part in identity)
 
 
-def host_parts(base: Report, new: Report, threshold_percent: float, error_ns: float | None, summed: Sequence[Amount]) -> tuple[Amount, ...]:
+def host_parts(base: Report, new: Report, threshold_percent: float, noise_ns: float | None, summed: Sequence[Amount]) -> tuple[Amount, ...]:
     """Compare the parts of the average step (StepParts).
 
     The result is empty unless both runs have parts of the same kind. Data loading is included if both runs recorded it. ``summed``: the
-    result of :func:`parts`. If idle time changed, data loading that changed in the same direction needs no further evidence. All parts
-    except GPU activity must exceed ``error_ns``, as waits must.
+    result of :func:`parts`. The effect on all parts except GPU activity must be at least ``noise_ns``, as that on waits. A wait that
+    changed in the same direction as the part of GPU time that it causes has the noise of that part.
     """
     sides = [tuple(part for part in report.steps.parts if part.typical) for report in (base, new)]
     if not all(sides) or len({part.annotated for side in sides for part in side}) > 1:
@@ -167,13 +172,14 @@ def host_parts(base: Report, new: Report, threshold_percent: float, error_ns: fl
     named = list(dict.fromkeys(name for side in sides for part in side for name in part.mean_ns))
     if not all(_loading_recorded(report) for report in (base, new)):
         named = [name for name in named if name != LOADING]
-    idle = next((part for part in summed if part.name == "idle" and part.state not in (SAME, UNDECIDED)), None)
+    waits = {part.name: part for part in summed if part.state not in (SAME, UNDECIDED)}
     amounts = []
     for name in named:
         totals = [sum(p.mean_ns.get(name, 0.0) * p.steps for p in side) for side in sides]
-        part = amount(name, totals, steps, least_ns=least, error_ns=0.0 if name in _WORK else error_ns)
-        if name == LOADING and idle is not None and idle.effect_ns * part.effect_ns > 0:
-            part = amount(name, totals, steps, least_ns=least)
+        part = amount(name, totals, steps, least_ns=least, noise_ns=0.0 if name in _WORK else noise_ns)
+        wait = waits.get(_ON_DEVICE.get(name, ""))
+        if wait is not None and wait.effect_ns * part.effect_ns > 0:
+            part = with_noise(part, least, wait.noise_ns or 0.0)
         amounts.append(part)
     return tuple(amounts)
 

@@ -51,10 +51,20 @@ def differ(shared: Sequence[SharedNames], *, same_gpu: bool) -> bool:
 def difference(shared: Sequence[SharedNames]) -> Difference:
     """Return the different programs as a difference of the runs, with the evidence."""
     base, new = (
-        ", ".join(f"{wording.whole_percent(getattr(names, side))} of the time in {names.kind} of common names" for names in shared)
+        "common names: " + ", ".join(f"{wording.whole_percent(getattr(names, side))} of the time in {names.kind}" for names in shared)
         for side in ("base_percent", "new_percent")
     )
     return Difference(PROGRAM, base, new, "times, parts and rules are of different work")
+
+
+def evidence(shared: Sequence[SharedNames]) -> str:
+    """Word how little of the time is in names that both runs have."""
+    partly = [names for names in shared if names.base_percent or names.new_percent]
+    alone = [names.kind for names in shared if names not in partly]
+    times = [f"{names.kind} {wording.whole_percent(names.base_percent)} and {wording.whole_percent(names.new_percent)}" for names in partly]
+    sentences = [f"Share of the time in common names, in base and in new: {', '.join(times)}."] if times else []
+    sentences += [f"The runs have no {' or '.join(filter(None, (', '.join(alone[:-1]), alone[-1])))} in common."] if alone else []
+    return " ".join([*sentences, f"In runs of one program, most of these are at least {wording.whole_percent(LEAST_PERCENT)}."])
 
 
 def _named_times(report: Report) -> dict[str, _Times]:

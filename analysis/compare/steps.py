@@ -15,7 +15,7 @@ from ..steps.step_time import DEVICE, FROM_STEP_TO_STEP, HOST, from_step_to_step
 from ..toolkit import wording
 from ..toolkit.quantiles import bin_counts, duration_histogram, quantile
 from ..toolkit.rank_test import RankTest, rank_test
-from .basis import SAME, UNDECIDED
+from .basis import SAME, SURE, UNDECIDED
 
 SLOWER: Final = "slower"
 FASTER: Final = "faster"
@@ -127,11 +127,11 @@ def _bins(
     return edges, counted(first), counted(second)
 
 
-def mean_error(base: Report, new: Report) -> float | None:
-    """Return the standard error of the difference of the mean step times.
+def mean_noise(base: Report, new: Report) -> float | None:
+    """Return the largest difference of the mean step times by chance, in ns.
 
-    None if a run has too few steps. Times are from step to step, or durations of steps on the host. Waiting, such as idle time, varies as
-    the steps do.
+    It is 2.58 standard errors; None if a run has too few steps. Times are from step to step, or durations of steps on the host. Waiting,
+    such as idle time, varies as the steps do.
     """
     squares = 0.0
     for report in (base, new):
@@ -140,4 +140,4 @@ def mean_error(base: Report, new: Report) -> float | None:
         if len(values) < FEWEST:
             return None
         squares += statistics.variance(values) / len(values)
-    return float(squares**0.5)
+    return float(SURE * squares**0.5)

@@ -28,7 +28,8 @@ def _verdict(name: str, base: RuleResult | None, new: RuleResult | None, compara
     differ = base is not None and new is not None and _values(base) != _values(new)
     known = {} if differ or not comparable else {(ISSUES, FINE): MENDED, (FINE, ISSUES): BROKEN}
     outcome = "same" if before == after else known.get((before or "", after or ""), "other")
-    return VerdictChange(name, before, after, outcome, _finding(base), _finding(new), differ)
+    informs = any(rule.informs for rule in (base, new) if rule is not None)
+    return VerdictChange(name, before, after, outcome, _finding(base), _finding(new), differ, informs)
 
 
 def _values(rule: RuleResult) -> dict[str, object]:

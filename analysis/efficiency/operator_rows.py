@@ -73,6 +73,7 @@ def _row(row: dict[str, Any]) -> OperatorWork:
         intensity=flop / row["bytes"] if flop is not None and row["bytes"] else None,
         percent_of_roof=row["percent_of_roof"],
         bound=row["bound"],
+        roof=row["roof"],
         lost_ns=row["lost_ns"],
         module=row["module"],
         source_line=row["line"],

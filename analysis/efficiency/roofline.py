@@ -15,6 +15,8 @@ from ..report.efficiency import DevicePeaks
 # limited by that, not by a peak.
 LATENCY_NS: Final = 10_000
 LATENCY_PERCENT: Final = 50.0
+# Below this share of the roof, and so of both peaks, no peak limits the work: latency, overhead or little parallelism do.
+NEITHER_PERCENT: Final = 20.0
 
 LIMITS: Final = {"process": pl.Int32, "compute_type": pl.String, "flop_per_s": pl.Float64}
 BANDWIDTHS: Final = {"process": pl.Int32, "bytes_per_s": pl.Float64}
@@ -43,7 +45,7 @@ def with_least_times(rows: pl.DataFrame, peaks: dict[int | None, DevicePeaks]) -
 
 
 def with_bounds(rows: pl.DataFrame) -> pl.DataFrame:
-    """Add ``roof_ns`` (least time), ``percent_of_roof``, ``bound`` and ``lost_ns``.
+    """Add ``roof_ns`` (least time), percent of it, ``roof``, ``bound``, ``lost_ns``.
 
     ``rows``: matrix, launches, device_ns, compute_ns, memory_ns. The roof of a matrix operator needs both times, that of another operator
     its bytes. Memory-bound work above the roof is served by a cache. Work beyond the peak of its type was computed with fewer operations
@@ -58,6 +60,7 @@ def with_bounds(rows: pl.DataFrame) -> pl.DataFrame:
         roof_ns=pl.when(known, pl.col("device_ns") > 0, ~beyond).then(roof), beyond=beyond & (pl.col("device_ns") > 0)
     ).with_columns(percent_of_roof=percent)
     short = (device / pl.col("launches") < LATENCY_NS) & (pl.col("percent_of_roof") < LATENCY_PERCENT)
+    nearer = pl.when(pl.col("percent_of_roof").is_not_null()).then(pl.when(compute).then(pl.lit("compute")).otherwise(pl.lit("memory")))
     bound = (
         pl.when(pl.col("percent_of_roof").is_null())
         .then(pl.lit("unknown"))
@@ -65,9 +68,9 @@ def with_bounds(rows: pl.DataFrame) -> pl.DataFrame:
         .then(pl.lit("cache"))
         .when(short)
         .then(pl.lit("latency"))
-        .when(compute)
-        .then(pl.lit("compute"))
-        .otherwise(pl.lit("memory"))
+        .when(pl.col("percent_of_roof") < NEITHER_PERCENT)
+        .then(pl.lit("neither"))
+        .otherwise(nearer)
     )
     lost = pl.when(pl.col("percent_of_roof") <= 100).then((device - pl.col("roof_ns")).round().cast(pl.Int64))
-    return rows.with_columns(bound=bound, lost_ns=lost)
+    return rows.with_columns(roof=nearer, bound=bound, lost_ns=lost)

@@ -51,7 +51,7 @@ def framework(store: Store, attributed_work: pl.DataFrame | None = None) -> Fram
     Operators below 2% are one row. ``collectives``: communication kernels by name, and the ranges of Horovod, smdataparallel and NCCL in
     framework timelines.
     """
-    phases = _phases(store)
+    phases, processes = _phases(store)
     ranges = part_ranges(store)
     parts, windows_differ = step_parts(store, ranges)
     named_phases = phases_and_parts(store, ranges)
@@ -77,19 +77,22 @@ def framework(store: Store, attributed_work: pl.DataFrame | None = None) -> Fram
         ),
         absent=_ABSENT if empty else None,
         by_phase=by_phase(named_phases, times.inside),
+        processes=processes,
+        parts_of_mean_step=windows_differ is not None,
     )
 
 
-def _phases(store: Store) -> tuple[Share, ...]:
+def _phases(store: Store) -> tuple[tuple[Share, ...], int | None]:
+    """Return the phases, and the number of processes over which they are summed."""
     if not store.has_rows("step"):
-        return ()
+        return (), None
     # If a source names phases, only these count: the steps of other sources are the same steps again, or a window of them.
     steps = store.frame("""
         SELECT process, coalesce(phase, 'step') AS phase, host_start_ns AS start, host_start_ns + host_duration_ns AS "end"
         FROM step AS s QUALIFY s.phase IS NOT NULL OR bool_and(s.phase IS NULL) OVER ()
     """)
     if steps.is_empty():
-        return ()
+        return (), None
     # The span excludes the time between two profiles of a process; phases come from sources that record all the time.
     profiled = _watched(store) if (steps["phase"] == "step").all() else windows(store, "process").clear()
     profiles = with_window(steps, profiled).group_by("process", "window").agg(span=pl.col("end").max() - pl.col("start").min())
@@ -106,7 +109,7 @@ def _phases(store: Store) -> tuple[Share, ...]:
 
     times = [share(phase, named.filter(pl.col("phase") == phase), pl.col("length")) for phase in sorted(counts)]
     times.sort(key=lambda share: -share.total_ns)
-    return (*times, share("other", rest, pl.col("span") - pl.col("covered")))
+    return (*times, share("other", rest, pl.col("span") - pl.col("covered"))), workers
 
 
 def _watched(store: Store) -> pl.DataFrame:

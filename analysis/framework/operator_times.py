@@ -14,7 +14,14 @@ from ..toolkit.places import batches, one_of
 
 _SUMS: Final = {"text": pl.String, "count": pl.UInt32, "total": pl.Int64}
 _COLUMNS: Final = "e.process, e.tid, e.name, e.start_ns AS start, e.duration_ns AS duration"
-_OPERATORS: Final = "host_event AS e WHERE e.kind = 'operator'"
+# Ranges of torch.compile, which PyTorch records as operators: they mark regions, lookups and compilations, and compute nothing.
+_COMPILER: Final = (
+    r"^(Torch-Compiled Region|TorchDynamo Cache Lookup$|## Call CompiledFxGraph |Pregraph bytecode$"
+    r"|AOTDispatcher Runtime Wrapper Prologue$)| \(dynamo_timed\)$"
+)
+_OPERATORS: Final = f"""
+    host_event AS e WHERE e.kind = 'operator' AND e.name NOT IN (SELECT id FROM name WHERE regexp_matches(text, '{_COMPILER}'))
+"""
 _FUNCTIONS: Final = "annotation AS e WHERE e.phase = 'cpu_functions'"
 
 
@@ -36,7 +43,10 @@ class OperatorTimes(NamedTuple):
 
 
 def operator_times(store: Store, stretches: Sequence[Stretch] = ()) -> OperatorTimes:
-    """Sum the inclusive times of operators, and of the hosted cpu_functions."""
+    """Sum the inclusive times of operators, and of the hosted cpu_functions.
+
+    Ranges of the compiler are not operators.
+    """
     every: list[pl.DataFrame] = []
     inside: list[list[pl.DataFrame]] = [[] for _ in stretches]
     recorded = ran = 0

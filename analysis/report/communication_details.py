@@ -30,7 +30,7 @@ class ExposedCollective(DetailsRow):
 
 
 class GroupBandwidth(DetailsRow):
-    """Large collectives of one operation in a process group. ``bus_gb_per_s``: median over the calls, of the transfer alone.
+    """Large collectives of one operation in a process group. ``bus_gb_per_s``: of the transfers alone, as in the section.
 
     ``link``: the slowest link of the group, ``link_gb_per_s`` its bandwidth, None if unknown. ``peers_gb_per_s``: median of equal
     collectives in ``peer_groups`` other groups of its kind. ``slow_by_link``, ``slow_by_peers``: calls below the threshold."""

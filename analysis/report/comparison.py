@@ -135,7 +135,7 @@ class Amount:
     state: str
     base_count: float | None = None
     new_count: float | None = None
-    noise_ns: float | None = None  # of a wait: an effect below it is within typical range of the steps (99 of 100 cases); None if unknown
+    noise_ns: float | None = None  # of a wait: a smaller effect is within typical range of the steps (99 of 100 cases); None if unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +263,16 @@ class SampledMean:
 
 
 @dataclass(frozen=True, slots=True)
+class PercentPair:
+    """A percentage in both runs that compares even if the programs differ. ``of``: its base. None if unknown in a run."""
+
+    name: str
+    of: str
+    base_percent: float | None
+    new_percent: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Sampling:
     """Samples of both runs. ``over``: the time of the means, "steps" (from the first to the last), "profile" (the GPUs' spans), or "run"
     (all samples). No verdict follows from them."""
@@ -274,7 +284,8 @@ class Sampling:
 @dataclass(frozen=True, slots=True)
 class VerdictChange:
     """One rule in both runs. ``outcome``: mended (the issue is gone), broken (a new issue), same, or other (one of the verdicts is
-    missing, NotEvaluated or Error). ``parameters_differ``: the rule ran with other values, so that verdicts do not compare."""
+    missing, NotEvaluated or Error). ``parameters_differ``: the rule ran with other values, so that verdicts do not compare. ``informs``:
+    the rule reports figures and never finds an issue."""
 
     rule: str
     base: str | None
@@ -283,6 +294,7 @@ class VerdictChange:
     base_finding: str | None
     new_finding: str | None
     parameters_differ: bool
+    informs: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,7 +320,7 @@ class Comparison:
 
     ``parts``: computation, exposed communication, exposed memory operations and idle; they add up to ``whole``. ``within``: communication
     and memory operations including their hidden part; not a part of the sum. ``host_parts``: parts of the average step, in the order of
-    the report. ``kernels``: largest effect first."""
+    the report. ``kernels``: largest effect first. ``percentages``: what compares even between different programs."""
 
     generator: Generator
     base: Side
@@ -342,6 +354,7 @@ class Comparison:
     details: str = ""
     shared_names: tuple[SharedNames, ...] = ()
     different_programs: bool = False
+    percentages: tuple[PercentPair, ...] = ()
     schema_version: int = field(default=SCHEMA_VERSION)
 
     def to_dict(self) -> dict[str, Any]:

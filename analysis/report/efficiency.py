@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-Bound = Literal["compute", "memory", "cache", "latency", "unknown"]
+Bound = Literal["compute", "memory", "neither", "cache", "latency", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,9 +15,9 @@ class OperatorWork:
     ``flop_per_call`` counts as PyTorch's FlopCounterMode does: two per multiply-add, no bias, causal attention in full.
     ``model_flop_per_call`` counts only the pairs that attention keeps. ``bytes_per_call``: each input read once, each output written
     once. ``tflops``: model FLOPs (else FLOPs) over the device time; ``gb_per_s``: bytes over it. ``percent_of_roof``: least time that the
-    peaks of the device allow, in percent of the device time. ``bound``: the peak that is the limit; cache: memory-bound work above 100%;
-    latency: kernels below 10 µs that stay below 50%. ``lost_ns``: device time beyond the least time; null if that is unknown, and above
-    100%. ``module``, ``source_line``: null if the calls come from several
+    peaks of the device allow, in percent of the device time. ``roof``: the peak that gives the least time. ``bound``: the peak that is the
+    limit; neither: below 20%; cache: memory-bound work above 100%; latency: kernels below 10 µs that stay below 50%. ``lost_ns``: device
+    time beyond the least time; null if that is unknown, and above 100%. ``module``, ``source_line``: null if the calls come from several
     (``modules_seen``) or unknown ones. ``flop_per_call_bounds``: least and most, for attention over sequences whose lengths no trace has;
     its other figures of work are unknown.
     """
@@ -42,6 +42,7 @@ class OperatorWork:
     modules_seen: int
     compute_type: str | None = None  # type whose peak applies (bf16, fp8, ...), None without arithmetic that is known
     flop_per_call_bounds: tuple[int, int] | None = None
+    roof: Literal["compute", "memory"] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,9 @@ class PhaseMetrics:
 class Framework:
     """Time by phase (percent of the span from the first step's start to the last step's end, averaged over processes), by part of the
     step (forward, backward, optimizer, data loading), CPU operators (inclusive times) and GPU operators (device work they launched
-    themselves; below 2% is one row "other (< 2%)"), collectives."""
+    themselves; below 2% is one row "other (< 2%)"), collectives. ``processes``: over which the times of phases are summed; None if
+    unknown. ``parts_of_mean_step``: the percentages of ``step_parts`` are of the mean step, because not all parts were recorded in the
+    same steps; their times are sums over all recorded steps."""
 
     phases: tuple[Share, ...]
     step_parts: tuple[Share, ...]
@@ -67,3 +69,5 @@ class Framework:
     notes: tuple[str, ...]
     absent: str | None
     by_phase: tuple[PhaseMetrics, ...] = ()
+    processes: int | None = None
+    parts_of_mean_step: bool = False

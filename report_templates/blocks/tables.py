@@ -6,6 +6,7 @@ A :class:`Col` holds everything about one column: its header, the value of a row
 from __future__ import annotations
 
 import re
+import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
@@ -119,18 +120,38 @@ class Table:
         return replace(self, columns=tuple(self.columns[i] for i in kept), rows=tuple(tuple(row[i] for i in kept) for row in self.rows))
 
 
-def table(id: str, caption: str, rows: Sequence[T], *columns: Col[T], **flags: Any) -> Table | None:
+def table(
+    id: str, caption: str, rows: Sequence[T], *columns: Col[T], weight: Callable[[T], float | None] | None = None, **flags: Any
+) -> Table | None:
     """Make a table; None without rows. ``flags``: the fields of :class:`Table`.
 
-    A column other than the first is left out if no row has a value. A note explains the numbers of kernels with the same short name."""
+    A column other than the first is left out if no row has a value. A note explains the numbers of kernels with the same short name.
+    ``weight``: of rows of equal rank, such as GPUs. If the PDF has not all of them, those farthest from the median weight come first.
+    """
     if not rows:
         return None
+    notes = [flags.pop("note", None)]
+    if weight is not None and len(rows) > flags.get("pdf_rows", PDF_ROWS):
+        rows = outliers_first(rows, weight)
+        notes.append("The rows farthest from the median come first.")
     present = tuple(column for column in columns if column.when)
     cells = tuple(tuple(column.cell(row) for column in present) for row in rows[:TABLE_ROWS])
     if any(column.code and _NUMBERED.search(row[i].text) for i, column in enumerate(present) for row in cells):
-        flags["note"] = " ".join(filter(None, (flags.get("note"), _NUMBERS)))
+        notes.append(_NUMBERS)
     known = [i for i in range(len(present)) if i == 0 or any(row[i].text != UNKNOWN for row in cells)]
-    return Table(id, caption, present, cells, len(rows), **flags).of_columns(known)
+    return Table(id, caption, present, cells, len(rows), note=" ".join(filter(None, notes)) or None, **flags).of_columns(known)
+
+
+def outliers_first(rows: Sequence[T], weight: Callable[[T], float | None]) -> list[T]:
+    """Sort rows by the distance of their weight from its median; unknown weights last.
+
+    Of two rows neither is an outlier: they keep their order.
+    """
+    if len(rows) < 3:
+        return list(rows)
+    known = [value for value in map(weight, rows) if value is not None]
+    middle = statistics.median(known) if known else 0.0
+    return sorted(rows, key=lambda row: -1.0 if (value := weight(row)) is None else abs(value - middle), reverse=True)
 
 
 def word(text: str | None, *, full: str | None = None, limit: int = 90, name: bool = True) -> Cell:

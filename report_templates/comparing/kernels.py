@@ -8,7 +8,7 @@ from typing import Final
 from ...analysis.compare.basis import SMALLEST_PERCENT
 from ...analysis.report.comparison import Comparison, KernelChange
 from ..blocks import Section, meaning_of, say
-from ..blocks.tables import Cell, Col, Table, table, word
+from ..blocks.tables import Cell, Col, Table, word
 from ..text import labels
 from ..text.formats import plural
 from . import words
@@ -31,7 +31,7 @@ def kernels(comparison: Comparison) -> Section:
         plural(len(comparison.kernels), "kernel"),
         f"{counts}, beyond spread and threshold" if counts else "none changed beyond spread and threshold",
     )
-    categories = table(
+    categories = words.changes_table(
         "kernels-categories",
         f"Categories of kernels {unit}",
         comparison.categories,
@@ -41,17 +41,17 @@ def kernels(comparison: Comparison) -> Section:
         Col("Runs, new", lambda row: row.new_count, words.number),
         words.VERDICT,
     )
-    listed = [row for row in comparison.operators if row.effect_ns][:_OPERATORS]
-    operators = table(
+    operators = words.changes_table(
         "kernels-operators",
         f"GPU time by operator {unit}",
-        listed,
+        comparison.operators,
         Col("Operator", lambda row: row.name, kind="name", code=True),
-        *words.amount_columns(listed, lambda _: "operator"),
+        *words.amount_columns(comparison.operators, lambda _: "operator"),
         Col("Calls, base", lambda row: row.base_count, words.number),
         Col("Calls, new", lambda row: row.new_count, words.number),
         words.VERDICT,
         pdf_rows=8,
+        most=_OPERATORS,
     )
     return Section("kernels", "Kernels", lead, (_table(comparison, unit), categories, operators))
 
@@ -63,9 +63,9 @@ def _table(comparison: Comparison, unit: str) -> Table | None:
     def large(row: KernelChange) -> bool:
         return abs(row.change_percent or 0.0) >= comparison.threshold_percent and abs(row.effect_ns) >= least_ns
 
-    return table(
+    return words.changes_table(
         "kernels-table",
-        f"Every kernel, largest effect {unit} first",
+        f"Kernels, largest effect {unit} first",
         comparison.kernels,
         Col("Kernel", lambda row: word(row.short_name, full=_names(row), limit=72), kind="name", code=True),
         Col("Category", lambda row: labels.category(row.category), html_only=True),

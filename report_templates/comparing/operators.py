@@ -7,7 +7,7 @@ from typing import Final
 
 from ...analysis.report.comparison import Comparison, OperatorChange
 from ..blocks import Section, plain, say
-from ..blocks.tables import Cell, Col, Table, table, word
+from ..blocks.tables import Cell, Col, Table, word
 from ..text.formats import plural
 from . import words
 
@@ -45,10 +45,10 @@ def _table(comparison: Comparison) -> Table | None:
     modules = any(row.module or row.base_module for row in comparison.operator_calls)
     unit = words.per(comparison.basis)
     bar = words.effect_bar(row.effect_ns for row in comparison.operator_calls)
-    return table(
+    return words.changes_table(
         "operators-table",
         f"Operator calls, largest effect {unit} first",
-        comparison.operator_calls[:_LISTED],
+        comparison.operator_calls,
         Col("Operator", lambda row: word(row.operator, full=row.operator, limit=60), kind="name", code=True),
         Col("Module", _module, kind="name", code=True, when=modules),
         Col("Verdict", lambda row: Cell(", ".join(row.reasons) or "same", mark=_MARKS.get(row.state, "v-changed"))),
@@ -64,6 +64,7 @@ def _table(comparison: Comparison) -> Table | None:
         Col("Precision", lambda row: _change(row.base_precision, row.new_precision), html_only=True),
         Col("Instead", lambda row: ", ".join(row.instead), html_only=True),
         pdf_rows=15,
+        most=_LISTED,
         note=f"Sums {unit} without communication. Rows have the same module, operator and inputs; else the same module and operator, or the"
         " same inputs in another module. Slower and faster are of one call.",
     )

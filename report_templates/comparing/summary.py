@@ -8,11 +8,12 @@ from typing import Final
 
 from ...analysis.compare.parts import host_name
 from ...analysis.compare.programs import PROGRAM
-from ...analysis.report.comparison import Amount, Change, Comparison
+from ...analysis.compare.shares import GPU_TIME
+from ...analysis.report.comparison import Amount, Change, Comparison, PercentPair
 from ...analysis.report.run import Tile
-from ..blocks import Section, meaning_of, say
+from ..blocks import Details, Only, Section, meaning_of, say
 from ..blocks.tables import Cell, Col, Table, table
-from ..text.formats import capitalized, duration
+from ..text.formats import capitalized, duration, percent
 from . import words
 from .tables import MOVED, rule_columns
 
@@ -35,8 +36,26 @@ def summary(comparison: Comparison) -> Section:
         for row in comparison.differences
         if row.limits and row.name != PROGRAM
     ]
-    section.add(_changes(comparison), _rules(comparison))
+    changes = _changes(comparison)
+    if comparison.different_programs and changes is not None:
+        differences = Details(f"Times, kernels, and copies that differ: {len(changes.rows)}", (changes,))
+        section.add(_comparable(comparison), Only("html", differences))
+    else:
+        section.add(changes, _rules(comparison))
     return section
+
+
+def _comparable(comparison: Comparison) -> Table | None:
+    return table(
+        "summary-comparable",
+        "Percentages that compare between different programs",
+        comparison.percentages,
+        Col("Figure", lambda row: row.name, kind="name"),
+        Col("Percent of", lambda row: row.of),
+        Col("Base", lambda row: row.base_percent, words.share),
+        Col("New", lambda row: row.new_percent, words.share),
+        sortable=False,
+    )
 
 
 def _changes(comparison: Comparison) -> Table | None:
@@ -82,13 +101,23 @@ def _rules(comparison: Comparison) -> Table | None:
 
 def _tiles(comparison: Comparison) -> list[Tile]:
     tiles = [tile] if (tile := _time(comparison)) else []
-    tiles += [_tile(part, part.name, words.per(comparison.basis)) for part in comparison.parts[:4]]
+    tiles += [_tile(part, part.name, words.per(comparison.basis)) for part in comparison.parts if part.base_ns or part.new_ns]
     if not comparison.parts:
         largest = sorted(comparison.host_parts, key=lambda part: -max(part.base_ns, part.new_ns))[:4]
         tiles += [_tile(part, host_name(part.name), "per step") for part in largest]
     if comparison.different_programs:  # a change in percent would be read as faster or slower
-        return [dataclasses.replace(tile, value=tile.detail.partition(",")[0].partition(" (")[0], detail=_DIFFERENT) for tile in tiles]
+        shares = {pair.name: pair for pair in comparison.percentages if pair.of == GPU_TIME}
+        return [_of_different_programs(tile, shares.get(tile.key)) for tile in tiles]
     return tiles
+
+
+def _of_different_programs(tile: Tile, share: PercentPair | None) -> Tile:
+    """Show the time in both runs, and its share of the GPU time if it is a part of it."""
+    times = tile.detail.partition(",")[0].partition(" (")[0]
+    if share is None:
+        return dataclasses.replace(tile, value=times, detail=_DIFFERENT)
+    shares = f"{percent(share.base_percent)} → {percent(share.new_percent)}"
+    return dataclasses.replace(tile, label=share.name, value=shares, detail=f"of {GPU_TIME}; {times}")
 
 
 def _time(comparison: Comparison) -> Tile | None:

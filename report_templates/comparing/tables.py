@@ -9,7 +9,7 @@ from ..blocks import Figure, Section, Texts, plain, say
 from ..blocks.tables import Cell, Col, table
 from ..figures.before_after import Pair, before_after
 from ..text.formats import UNKNOWN, bandwidth, capitalized, duration, percent, plural, points, size, threshold_text
-from ..text.signs import SIGNS
+from ..text.signs import SIGNS, kind_of
 from . import words
 
 _SAMPLED_OVER: Final = {
@@ -118,7 +118,7 @@ def memory(comparison: Comparison) -> Section:
     lead = f"Changed {unit}: {changes}." if changes else "No kind of copies changed."
     if peak is not None:
         lead += f" Highest sample of GPU memory: {percent(peak.base)} before, {percent(peak.new)} now."
-    copies = table(
+    copies = words.changes_table(
         "memory-table",
         f"Copies and memsets {unit}",
         words.worst_first(operations),
@@ -163,7 +163,7 @@ def launches(comparison: Comparison) -> Section:
         sortable=False,
         note="These have no known spread: the verdict follows from the threshold alone.",
     )
-    gaps = table(
+    gaps = words.changes_table(
         "launches-idle",
         f"Gaps before the work of the streams {unit}, by cause",
         words.worst_first(comparison.idle),
@@ -224,17 +224,19 @@ def rule_columns(*, base_finding: bool = True) -> tuple[Col[VerdictChange], ...]
     """Make the columns of rules in both runs."""
     return (
         Col("Rule", lambda rule: Cell(rule.rule, camel=True), kind="name"),
-        Col("Base", lambda rule: _verdict(rule.base)),
-        Col("New", lambda rule: _verdict(rule.new)),
+        Col("Base", lambda rule: _verdict(rule.base, informs=rule.informs)),
+        Col("New", lambda rule: _verdict(rule.new, informs=rule.informs)),
         Col("Outcome", _outcome),
         Col("Finding of the new run", lambda rule: plain(rule.new_finding), limit=200),
         Col("Finding of the base run", lambda rule: plain(rule.base_finding), limit=200, html_only=True, when=base_finding),
     )
 
 
-def _verdict(verdict: str | None) -> Cell:
-    sign = SIGNS.get(verdict or "")
-    return Cell(sign.text, mark=sign.mark) if sign else Cell(UNKNOWN)
+def _verdict(verdict: str | None, *, informs: bool) -> Cell:
+    if verdict is None:
+        return Cell(UNKNOWN)
+    sign = SIGNS[kind_of(verdict, informs=informs)]
+    return Cell(sign.text, mark=sign.mark)
 
 
 def _outcome(change: VerdictChange) -> Cell:

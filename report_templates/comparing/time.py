@@ -74,7 +74,7 @@ def _changes(parts: Sequence[Amount]) -> str:
 
 
 def _host_table(comparison: Comparison) -> Table | None:
-    return table(
+    return words.changes_table(
         "time-host",
         "Parts of the average step",
         words.worst_first(comparison.host_parts),
@@ -129,7 +129,10 @@ def _devices(devices: Sequence[DevicePair], unit: str) -> Table | None:
         f"Effect on each device {unit}",
         sorted(devices, key=lambda device: -abs(span_ns(device))),
         Col("Device", lambda device: Cell(device.name), kind="name"),
-        *(Col(capitalized(part.name), partial(effect_ns, i), words.effect) for i, part in enumerate(devices[0].parts)),
+        *(
+            Col(capitalized(part.name), partial(effect_ns, i), words.effect, when=any(round(effect_ns(i, device)) for device in devices))
+            for i, part in enumerate(devices[0].parts)
+        ),
         Col("Span", span_ns, words.effect),
         Col("Model", lambda device: device.new_device, html_only=True),
     )

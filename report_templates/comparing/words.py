@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from ...analysis.report.comparison import Basis
 from ...analysis.toolkit import wording
-from ..blocks.tables import Cell, Col
+from ..blocks.tables import Cell, Col, Table, table
 from ..figures.donut import Sector
-from ..text.formats import UNKNOWN, duration, glued, percent, signed_percent
+from ..text.formats import UNKNOWN, duration, glued, percent, plural, signed_percent
 
 T = TypeVar("T", bound=Any)
 
@@ -146,6 +146,16 @@ def amount_columns(rows: Iterable[Any], meaning: Callable[[Any], str]) -> tuple[
         Col("Effect", lambda row: bar(row.effect_ns, meaning(row)), kind="number"),
         Col("Change", lambda row: row.change_percent, change),
     )
+
+
+def changes_table(
+    id: str, caption: str, rows: Sequence[Any], *columns: Col[Any], note: str = "", most: int | None = None, **flags: Any
+) -> Table | None:
+    """Make a table of the ``most`` first rows with an effect; count those without one."""
+    kept = [row for row in rows if row.state != "same" or round(row.effect_ns)]
+    if left := len(rows) - len(kept):
+        note = f"{plural(left, 'other')} unchanged. {note}".strip()
+    return table(id, caption, kept[:most], *columns, note=note or None, **flags)
 
 
 VERDICT: Final[Col[Any]] = Col("Verdict", lambda row: amount_state(row))

@@ -30,6 +30,7 @@ _CHAPTERS: Final[Plan] = (
     ("others", "Further comparisons", ("steps", "precision", "memory", "launches", "utilization", "verdicts")),
     ("run-facts", "Appendix", ("alike", "reading")),
 )
+_OF_DIFFERENT_PROGRAMS: Final[Plan] = (("causes", "Times of both runs", _CHAPTERS[0][2]), *_CHAPTERS[1:])
 _OPEN: Final = frozenset({"causes"})
 TITLE: Final = "Comparison"
 PLACES: Final[dict[str, str]] = {"html": "comparison.html", "pdf": "comparison.pdf", "json": "comparison.json"}
@@ -60,7 +61,8 @@ def _filled(
     comparison: Comparison, first: Section, sections: Sequence[Section], target: str, paper: str, look: Look,
     printed: Printed | None = None,
 ) -> str:  # fmt: skip
-    ordered = chapters(sections, plan=_CHAPTERS, opened=_OPEN)
+    different = comparison.different_programs
+    ordered = chapters(sections, plan=_OF_DIFFERENT_PROGRAMS if different else _CHAPTERS, opened=() if different else _OPEN)
     anchors = {"summary", *(section.id for section in sections), *(chapter.id for chapter in ordered)}
     return filled(
         "comparison.html.j2", comparison, first, ordered, target, paper=paper, data_name=PLACES["json"], styles=("comparison.css",),

@@ -26,6 +26,7 @@ _MOST_FACTS: Final = 4  # products that the facts name
 _BOUNDS: Final = {
     "compute": ("compute", "computation", 1.0),
     "memory": ("memory", "memory", 1.0),
+    "neither": ("neither roof", "idle", 1.0),
     "cache": ("served by cache", "memory", 0.45),
     "latency": ("latency", "sync", 1.0),
     "unknown": (UNKNOWN, "other", 1.0),
@@ -79,7 +80,9 @@ def _coverage(work: Efficiency) -> str:
 def _of_peak(work: Efficiency) -> str:
     products = sorted({peaks.product for peaks in work.peaks})
     whose = f" of the {clip(products[0], 60)}" if len(products) == 1 else " of the GPUs"
-    return f" of the dense peak{whose} {_OVER.get(work.measured_over or '', '')}".rstrip()
+    several = any(len(_types(work) & peaks.flop_per_s.keys()) > 1 for peaks in work.peaks)
+    peak = f" of the dense peaks{whose}, each operator at the peak of its type," if several else f" of the dense peak{whose}"
+    return f"{peak} {_OVER.get(work.measured_over or '', '')}".rstrip(" ,")
 
 
 def _facts(work: Efficiency) -> list[tuple[str, str]]:
@@ -176,6 +179,7 @@ def _table(work: Efficiency) -> Table | None:
     on_device = any(row.device_ns for row in rows)
     roofed = any(row.percent_of_roof is not None for row in rows)
     lost = any(row.lost_ns for row in rows)
+    neither = " Neither roof: below a fifth of both." if any(row.bound == "neither" for row in rows) else ""
     rest = f" {plural(work.further, 'further row')} took less device time." if work.further else ""
     return table(
         "efficiency-operators",
@@ -197,7 +201,9 @@ def _table(work: Efficiency) -> Table | None:
         Col("Module", _module, code=True, html_only=True, when=any(row.module or row.modules_seen for row in rows)),
         Col("Line", lambda row: row.source_line, code=True, limit=60, html_only=True, when=any(row.source_line for row in rows)),
         pdf_rows=_PDF_ROWS,
-        note="Lost: device time beyond the least time that the peaks allow. A row has equal sizes, types and strides of inputs." + rest,
+        note="Lost: device time beyond the least time that the peaks allow. A row has equal sizes, types and strides of inputs."
+        + neither
+        + rest,
     )
 
 

@@ -10,7 +10,7 @@ from ...analysis.report.framework import OperatorRow, PhaseMetrics
 from ...analysis.report.model import Report
 from ..blocks import Only, Section, Texts, say
 from ..blocks.tables import Col, Table, table
-from ..text.formats import clip, count, duration, percent
+from ..text.formats import clip, count, duration, percent, plural
 from .shares import shares_ring
 
 _STEP_PARTS = (("forward", "computation"), ("backward", "computation"), ("optim", "operator"), ("data", "loading"))
@@ -58,13 +58,16 @@ def framework(report: Report) -> Section:
     collectives = shares_ring("framework-collectives", say("Summed time of collectives by operation."),
                               "Collectives", metrics.collectives, "Collective", "Of collective time", label="collectives",
                               meaning=lambda _: "communication")  # fmt: skip
+    summed = f"summed over {plural(metrics.processes or 0, 'process', 'processes')}" if (metrics.processes or 0) > 1 else ""
+    times_are = f" Times are {summed}." if summed else ""
     rings = [
-        shares_ring("framework-phases", say("Percent of the time from the first step's start to the last step's end."),
+        shares_ring("framework-phases", say("Percent of the time from the first step's start to the last step's end.{}", times_are),
                     "Training phases", phases, "Phase", "Of the time", label="in phases",
                     meaning=lambda name: "idle" if _is_other(name) else "computation"),
         shares_ring("framework-step-parts", say("{}", ranges),
-                    "Host time in named ranges", metrics.step_parts, "Range", "Of the ranges", label="in ranges",
-                    meaning=_step_part),
+                    "Host time in named ranges", metrics.step_parts, "Range",
+                    "Of the mean step" if metrics.parts_of_mean_step else "Of the ranges", label="in ranges",
+                    time="Time in all recorded steps" if metrics.parts_of_mean_step else "Time", meaning=_step_part),
         shares_ring("framework-operator-time", say("{}", _TWO_TIMES),
                     "CPU and GPU operators", sides if len(sides) > 1 else (), "Side", "Of operator time", label="operators",
                     meaning=lambda name: "computation" if "gpu" in name.lower() else "host"),
@@ -75,29 +78,30 @@ def framework(report: Report) -> Section:
         *([Texts("statements", [say("<bdi>{}</bdi>", note) for note in metrics.notes])] if metrics.notes else []),
         *rings,
         Only("html", collectives) if report.collectives else collectives,
-        _operators("framework-cpu-operators", "CPU operators by inclusive time", metrics.cpu_operators),
-        _operators("framework-gpu-operators", "Operators by GPU time (self)", metrics.gpu_operators),
-        _parts_by_phase(phases_of_job),
+        _operators("framework-cpu-operators", "CPU operators by inclusive time", metrics.cpu_operators, "CPU operators"),
+        _operators("framework-gpu-operators", "Operators by GPU time (self)", metrics.gpu_operators, "GPU operators"),
+        _parts_by_phase(phases_of_job, summed),
         _operators_by("framework-phase-operators", "CPU operators by training phase", "Phase", phases_of_job),
         _operators_by("framework-part-operators", "CPU operators by part of the step", "Part", parts_of_step),
     ]
     return Section("framework", "Framework metrics", say("{}", " ".join(sentences)), blocks)
 
 
-def _operators(id: str, caption: str, rows: Sequence[OperatorRow]) -> Table | None:
+def _operators(id: str, caption: str, rows: Sequence[OperatorRow], base: str) -> Table | None:
+    """Make a table of operators. ``base``: of the percentages."""
     return table(
         id,
         caption,
         rows,
         Col("Operator", lambda row: row.name, kind="name", code=True),
-        Col("Percentage", lambda row: row.percent, percent),
-        Col("Cumulative time", lambda row: row.total_ns, duration),
+        Col(f"Of {base}", lambda row: row.percent, percent),
+        Col("Summed time", lambda row: row.total_ns, duration),
         Col("Count", lambda row: row.count, count, html_only=True),
         pdf_rows=5,
     )
 
 
-def _parts_by_phase(phases: Sequence[PhaseMetrics]) -> Table | None:
+def _parts_by_phase(phases: Sequence[PhaseMetrics], summed: str) -> Table | None:
     recorded = {share.name for phase in phases for share in phase.step_parts}
     names = [*(name for name in _PARTS if name in recorded), *sorted(recorded - set(_PARTS))]
 
@@ -111,7 +115,7 @@ def _parts_by_phase(phases: Sequence[PhaseMetrics]) -> Table | None:
         Col("Phase", lambda phase: phase.name, kind="name"),
         Col("Time", lambda phase: phase.total_ns, duration),
         *(Col(name, partial(time, name), duration) for name in names),
-        note="Host time in named ranges that lies in steps of the phase, summed over processes.",
+        note=f"Host time in named ranges that lies in steps of the phase{', ' if summed else ''}{summed}.",
     )
 
 
@@ -123,8 +127,8 @@ def _operators_by(id: str, caption: str, what: str, phases: Sequence[PhaseMetric
         Col(what, lambda pair: pair[0].name),
         Col("Lasted", lambda pair: pair[0].total_ns, duration, html_only=True),
         Col("Operator", lambda pair: pair[1].name, kind="name", code=True),
-        Col("Percentage", lambda pair: pair[1].percent, percent),
-        Col("Cumulative time", lambda pair: pair[1].total_ns, duration),
+        Col(f"Of operators of the {what.lower()}", lambda pair: pair[1].percent, percent),
+        Col("Summed time", lambda pair: pair[1].total_ns, duration),
         Col("Count", lambda pair: pair[1].count, count, html_only=True),
         pdf_rows=0,
     )

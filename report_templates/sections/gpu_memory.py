@@ -60,6 +60,7 @@ def _table(every: Sequence[GpuMemory]) -> Table | None:
         Col("Last", lambda gpu: amount(gpu.last, gpu.unit), kind="number"),
         Col("Lowest", lambda gpu: amount(gpu.min, gpu.unit), kind="number", html_only=True),
         Col("Samples", lambda gpu: gpu.samples, count, html_only=True),
+        weight=lambda gpu: gpu.max,
         note="Of all processes on the GPU; memory that PyTorch reserves counts as in use.",
     )
 
@@ -169,5 +170,6 @@ def _allocator_table(every: Sequence[AllocatorMemory]) -> Table | None:
         Col("First", lambda row: amount(row.first, "B"), kind="number", html_only=True),
         Col("Last", lambda row: amount(row.last, "B"), kind="number"),
         Col("Events", lambda row: row.events, count, html_only=True),
+        weight=lambda row: row.peak,
         note="Allocations on the GPU that the profiler recorded; those of main memory are not part of it.",
     )

@@ -71,6 +71,7 @@ def idle(report: Report) -> Section:
             Col("Other", lambda row: row.other_ns - row.waiting_ns, duration, html_only=True),
             Col("Total", _total, duration),
             pdf_rows=8,
+            weight=_total,
             note=_note(rows),
         ),
         longest_gaps,

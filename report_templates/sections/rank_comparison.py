@@ -92,8 +92,8 @@ def _over_ranks(comparison: RankComparison) -> Figure | None:
 def _ranks(comparison: RankComparison, selected: Sequence[RankRow], roles: Mapping[Location, str]) -> Table | None:
     loading = any(row.data_loading_ns is not None for row in selected)
     left_out = len(comparison.ranks) - len(selected)
-    if len(selected) > PDF_ROWS:  # the PDF omits the last ones
-        selected = sorted(selected, key=lambda row: (not row.straggler, -row.excess_percent))
+    # The PDF omits the last ones of many, and a page can end behind the first ones.
+    selected = sorted(selected, key=lambda row: (not row.straggler, -row.excess_percent if len(selected) > PDF_ROWS else 0.0))
     threshold = threshold_text(comparison.threshold_percent)
     note = f"Means per step over {_timed(comparison)}; over: computes more than {threshold} longer than the"
     note += (

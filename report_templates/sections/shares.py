@@ -26,12 +26,13 @@ def shares_ring(
     of: str,
     *,
     label: str,
+    time: str = "Time",
     meaning: Callable[[str], str] = meaning_of,
     html_note: str | None = None,
 ) -> Figure | None:
     """Draw the shares.
 
-    ``first`` and ``of``: headings of names and percentages. ``html_note``: below the table in HTML.
+    ``first``, ``time``, ``of``: headings of names, times, shares. ``html_note``: below the table in HTML.
     """
     ordered = sorted(shares, key=lambda share: -share.percent)
     head, rest = ordered[:SECTORS], ordered[SECTORS:]
@@ -42,7 +43,7 @@ def shares_ring(
         cells = (duration(sum(share.total_ns for share in rest)), count(sum(share.count for share in rest)))
         parts.append(Slice(f"All others ({count(len(rest))})", "other", sum(share.percent for share in rest), cells))
     total = duration(sum(share.total_ns for share in shares))
-    return ring(id, caption, what, parts, (first, "Time", "Count", of), middle=(total, label), html_note=html_note)
+    return ring(id, caption, what, parts, (first, time, "Count", of), middle=(total, label), html_note=html_note)
 
 
 def activity(report: Report) -> Section:

@@ -84,6 +84,7 @@ def steps(report: Report) -> Section:
             Col("Deviation", lambda group: group.quantiles.std, duration, html_only=True),
             Col("Measured", lambda group: "on device" if group.on_device else "on host", html_only=True),
             pdf_rows=8,
+            weight=lambda group: group.quantiles.p50,
         ),
         _over_index(report, listed, groups),
         table(

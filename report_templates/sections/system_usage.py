@@ -8,10 +8,10 @@ from collections.abc import Collection, Mapping, Sequence
 
 from markupsafe import Markup
 
-from ...analysis.report.machine import ActiveTime, GpuClocks, Series, UnitHeat
+from ...analysis.report.machine import ActiveTime, GpuClocks, MetricUsage, Series, UnitHeat
 from ...analysis.report.model import Report
 from ..blocks import Block, Figure, Only, Section, Slice, Texts, of_all, ring, say, spread
-from ..blocks.tables import Cell, Col, Table, amount, table
+from ..blocks.tables import Cell, Col, Table, amount, outliers_first, table
 from ..figures import heat_map, lines
 from ..figures.alike import alike_lines
 from ..figures.svg import THIRD
@@ -72,7 +72,7 @@ def system_usage(report: Report) -> Section:
         table(
             "system-usage-nodes",
             "Utilization by node: quantiles over samples, each the mean of the node's units",
-            usage.nodes,
+            _by_metric(usage.nodes),
             Col("Node", lambda row: clip(row.node, 40), kind="name"),
             Col("Metric", lambda row: Cell(_NAMES.get(row.metric, row.metric) + (" (derived)" if row.derived else ""))),
             Col("max", lambda row: amount(row.max, row.unit), kind="number"),
@@ -88,6 +88,15 @@ def system_usage(report: Report) -> Section:
         *([Texts("more", sampled_once)] if short else []),
     ]
     return Section("system-usage", "System usage", say("{}", usage.absent or _lead(report)), [*blocks, None] if any(blocks) else ())
+
+
+def _by_metric(nodes: Sequence[MetricUsage]) -> list[MetricUsage]:
+    """Put the metrics in the order of _NAMES, and in each the outliers first.
+
+    The PDF has the first rows only.
+    """
+    metrics = dict.fromkeys([*_NAMES, *(row.metric for row in nodes)])
+    return [row for metric in metrics for row in outliers_first([row for row in nodes if row.metric == metric], lambda row: row.p50)]
 
 
 def _clocks(every: Sequence[GpuClocks]) -> Table | None:

@@ -65,6 +65,7 @@ def time_breakdown(report: Report) -> Section:
             Col("Memory operations", lambda d: d.memory_ns, duration, html_only=True),
             Col("Kernel time, summed", lambda d: d.kernel_total_ns, duration, html_only=True),
             Col("Model", lambda d: d.device_name, html_only=True),
+            weight=lambda d: d.idle_percent,
         ),
     )
     return section

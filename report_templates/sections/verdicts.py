@@ -13,7 +13,7 @@ from ...analysis.report.rules import RuleResult
 from ...analysis.toolkit import wording
 from ..blocks.tables import Cell
 from ..text.formats import clip
-from ..text.signs import ERROR, FINE, INFORMATION, ISSUE, NOT_EVALUATED, SIGNS, Sign
+from ..text.signs import ERROR, FINE, INFORMATION, ISSUE, NOT_EVALUATED, SIGNS, Sign, kind_of
 
 FIRST: Final = 3  # findings on the first page
 ABSENT: Final = "rules-absent"  # id of the list of rules without a verdict
@@ -69,14 +69,8 @@ def judged(report: Report) -> list[Judged]:
         taken[id] += 1
         unique_id = id if taken[id] == 1 else f"{id}__{taken[id]}"
         rank = ranks.get(rule.rule) if rule.verdict == ISSUE else None
-        verdicts.append(Judged(rule, _kind(rule), unique_id, rank))
+        verdicts.append(Judged(rule, kind_of(rule.verdict, informs=rule.informs), unique_id, rank))
     return sorted(verdicts, key=lambda one: (_ORDER.index(one.kind), one.rank or len(report.rules)))
-
-
-def _kind(rule: RuleResult) -> str:
-    if rule.verdict == FINE and rule.informs:
-        return INFORMATION
-    return rule.verdict if rule.verdict in (ISSUE, FINE, NOT_EVALUATED) else ERROR
 
 
 def counted(verdicts: Sequence[Judged]) -> str:

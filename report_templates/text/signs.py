@@ -28,3 +28,10 @@ SIGNS: Final = {
     INFORMATION: Sign("i Informational", "v-info"),
     NOT_EVALUATED: Sign("– Not evaluated", "v-none"),
 }
+
+
+def kind_of(verdict: str, *, informs: bool) -> str:
+    """Return the key of SIGNS for a verdict. ``informs``: the rule finds no issues."""
+    if verdict == FINE and informs:
+        return INFORMATION
+    return verdict if verdict in SIGNS else ERROR

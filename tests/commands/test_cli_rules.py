@@ -164,6 +164,14 @@ def test_rules_are_chosen_by_name(store: Path, here: Path, words: str, expected:
     assert list(rules_of(report(store, env={"POSTRUN_RULES": words}))) == expected
 
 
+def test_a_list_may_be_given_in_several_options(store: Path, here: Path) -> None:
+    assert list(rules_of(report(store, "--rules", "HostBound,SyncBound", "--rules", "StepOutlier"))) == [
+        "StepOutlier",
+        "HostBound",
+        "SyncBound",
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -669,9 +677,16 @@ def test_a_rule_without_explain_is_answered_with_what_was_meant() -> None:
         assert message in done.stderr
 
 
-def test_a_rule_that_does_not_exist_is_not_explained() -> None:
-    done = CliRunner().invoke(main, ["rules", "explain", "LowGPU"])
-    assert done.exit_code == 2
+def test_several_rules_are_explained_in_their_order() -> None:
+    joined = CliRunner().invoke(main, ["rules", "explain", "StepOutlier", "hostbound", "StepOutlier"])
+    alone = [CliRunner().invoke(main, ["rules", "explain", name]).stdout for name in ("StepOutlier", "HostBound")]
+    assert joined.stdout == "\n".join(alone)
+
+
+@pytest.mark.parametrize("names", [["LowGPU"], ["HostBound", "LowGPU"]])
+def test_a_rule_that_does_not_exist_is_not_explained(names: list[str]) -> None:
+    done = CliRunner().invoke(main, ["rules", "explain", *names])
+    assert (done.exit_code, done.stdout) == (2, "")
     assert "accepted: ProfilerReport, CPUBottleneck" in done.stderr
 
 

@@ -105,9 +105,17 @@ def test_fail_on_of_different_programs(runs: Path, other_program: Path, tmp_path
 def test_different_programs_are_reported_first(runs: Path, other_program: Path, tmp_path: Path) -> None:
     done = compared(runs, tmp_path, new=other_program.name)
     lines = done.stdout.splitlines()
-    assert lines[0].startswith("not alike: program: 0% of the time in kernels of common names, 0% of the time in operators of common names")
-    assert "verdict: cannot say" in lines
-    assert "These runs execute different programs; compare totals with care." in lines
+    assert lines[:2] == ["verdict: cannot say", "These runs execute different programs; compare totals with care."]
+    assert lines[2].startswith("The runs have no kernels or operators in common.")
+    assert lines[3].startswith("not alike: recording: ")
+    assert lines[4].startswith("  computation, percent of GPU time: ")
+    assert not any(" vanished" in line or line.startswith("not alike: program") for line in lines)
+
+
+def test_each_format_option_adds_files(runs: Path, tmp_path: Path) -> None:
+    done = compared(runs, tmp_path, "-q", "--format", "html", "--format", "json,html")
+    assert done.exit_code == 0, done.output
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["comparison.html", "comparison.json"]
 
 
 def test_theme_title_and_logo(runs: Path, tmp_path: Path) -> None:

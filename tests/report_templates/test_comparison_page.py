@@ -15,9 +15,10 @@ import pytest
 from conftest import HOSTILE, MAKERS
 from postrun.analysis.compare.build import compare
 from postrun.analysis.report import Generator, Report
-from postrun.analysis.report.comparison import Amount, Basis, Comparison
+from postrun.analysis.report.comparison import Amount, Basis, Comparison, VerdictChange
 from postrun.errors import UsageError
-from postrun.report_templates.comparing import words
+from postrun.report_templates.blocks.tables import Col
+from postrun.report_templates.comparing import tables, words
 from postrun.report_templates.figures.before_after import Pair, before_after
 from postrun.report_templates.output.comparison_page import SECTIONS, pages, render_comparison, run_names
 
@@ -124,7 +125,7 @@ def test_every_section_and_figure_is_there_with_its_words(rich_made: Comparison)
 
 
 def test_the_page_shows_the_figures_of_the_comparison(rich_made: Comparison) -> None:
-    """The table contains every kernel, each with the effect in comparison.json."""
+    """The table contains every changed kernel, each with its effect."""
     text = pages(rich_made, "html")
     table = text[text.index('id="kernels-table"') :]
     rows = re.findall(r"<tr><th scope=\"row\".*?</tr>", table[: table.index("</tbody>")], re.DOTALL)
@@ -144,6 +145,15 @@ def test_bars_are_as_long_as_the_effects_of_their_table(rich_made: Comparison) -
     assert bars == pytest.approx(
         {"computation": 0.46, "exposed memory operations": 0.23, "exposed communication": 0.115, "communication": 0.92}
     )
+
+
+def test_rows_without_an_effect_are_only_counted() -> None:
+    effects = {"a": 5e6, "b": 0.4, "c": -3e5, "d": 0.0, "e": 2e5}  # 0.4 ns is shown as 0 ns
+    rows = [Amount(name, 1e7, 1e7 + effect, effect, effect / 1e5, "grown" if name == "a" else "same") for name, effect in effects.items()]
+    listed = words.changes_table("t", "Caption", rows, Col("Name", lambda row: row.name), note="Sums.", most=2)
+    assert listed is not None
+    assert ([cells[0].text for cells in listed.rows], listed.note) == (["a", "c"], "2\u00a0others unchanged. Sums.")
+    assert words.changes_table("t", "Caption", rows[1:2], Col("Name", lambda row: row.name)) is None
 
 
 def test_parts_that_cancel_leave_no_dust() -> None:
@@ -167,7 +177,7 @@ def test_runs_without_gpus_show_the_parts_of_the_host(target: str) -> None:
     comparison = dataclasses.replace(made_of("cpu"), host_parts=host)
     assert comparison.whole is None
     read = Reading(pages(comparison, target))
-    for phrase in ("forward", "operators on the host", "15.0\xa0ms", "40.0\xa0ms", "▲ grew", "Parts of the average step"):
+    for phrase in ("forward", "1\xa0other unchanged", "15.0\xa0ms", "40.0\xa0ms", "▲ grew", "Parts of the average step"):
         assert phrase in read.text
     for wrong in ("second of GPU time", "the GPUs' span", "cannot be divided"):
         assert wrong not in read.text
@@ -177,6 +187,23 @@ def test_states_are_words_beside_signs(rich_made: Comparison) -> None:
     text = pages(rich_made, "html")
     for phrase in ("▲ grew", "✕ vanished"):
         assert phrase in text
+
+
+def test_rules_have_the_verdicts_of_the_reports(rich_made: Comparison) -> None:
+    def rule(name: str, base: str | None, *, informs: bool) -> VerdictChange:
+        return VerdictChange(name, base, "NoIssuesFound", "same", None, None, False, informs)
+
+    rules = rule("Informs", "NoIssuesFound", informs=True), rule("Finds", "NoIssuesFound", informs=False), rule("New", None, informs=False)
+    section = tables.verdicts(dataclasses.replace(rich_made, rules=rules))
+    assert [[cell.text for cell in cells[:3]] for cells in section.tables["table"].rows] == [
+        ["Informs", "i Informational", "i Informational"],
+        ["Finds", "✓ Passed", "✓ Passed"],
+        ["New", "—", "✓ Passed"],
+    ]
+    report = MAKERS["rich"]()
+    informing = dataclasses.replace(report.rules[0], rule="Informs", category="trace", verdict="NoIssuesFound", informs=True)
+    report = dataclasses.replace(report, rules=(informing,))
+    assert [change.informs for change in compare(report, report, generator=GENERATOR).rules] == [True]
 
 
 def test_runs_of_one_name_are_told_by_what_was_given(rich_made: Comparison) -> None:

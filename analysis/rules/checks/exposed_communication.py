@@ -12,7 +12,7 @@ from typing import Final
 import polars as pl
 
 from ....ingest.store.store import Store
-from ...causes.bandwidth import group_transfers
+from ...causes.bandwidth import bus_of_all, group_transfers
 from ...causes.exposed import Lead, exposed_rows, lead
 from ...device.coverage import DEVICE, with_covered
 from ...efficiency.largest_site import Site
@@ -166,7 +166,7 @@ def _facts(run: RunData, top: Lead, devices: Sequence[DeviceTime]) -> Facts:
 
 
 def _bandwidth(run: RunData, top: Lead) -> tuple[float | None, int]:
-    """Return median bus bandwidth and nodes of calls whose link is unknown."""
+    """Return the bus bandwidth and nodes of calls whose link is unknown."""
     transfers, _ = group_transfers(run.store)
     alike = transfers.filter(
         pl.col("operation") == top.operation,
@@ -176,7 +176,7 @@ def _bandwidth(run: RunData, top: Lead) -> tuple[float | None, int]:
     )
     if alike.is_empty():
         return None, 1
-    return float(alike["bus"].median()), int(alike["nodes"].max())  # type: ignore[arg-type]
+    return alike.select(bus_of_all()).item(), int(alike["nodes"].max())  # type: ignore[arg-type]
 
 
 def _device_name(run: RunData, process: int) -> tuple[int | None, str]:

@@ -25,7 +25,7 @@ _FAR_BELOW: Final = 0.6  # of the median of the neighbors; different tiles expla
 _PEERS: Final = 2  # neighbors, so that an odd one does not decide alone
 _LARGER: Final = 8.0  # times the work of a neighbor may be larger: larger products reach more of the roof
 _SMALLER: Final = 64.0
-_BOUNDS: Final = ("compute", "memory")
+_BOUNDS: Final = ("compute", "memory", "neither")
 _ADVICE: Final = {
     "alignment": "Pad the odd sizes to a multiple of 8 (16 for FP8, 64 for a vocabulary), such as `nn.Linear(in_features, 50304)` instead"
     " of 50257, or `resize_token_embeddings(..., pad_to_multiple_of=64)`, and mask the padding",
@@ -104,7 +104,7 @@ def _without_shapes(run: RunData) -> Outcome:
 
 
 def _shapes(operators: Sequence[OperatorWork]) -> list[_Shape]:
-    """Return the matrix products and convolutions that a peak limits."""
+    """Return the products and convolutions that neither latency nor a cache limits."""
     shapes = []
     for row in operators:
         if row.bound not in _BOUNDS or not row.percent_of_roof:
@@ -112,7 +112,7 @@ def _shapes(operators: Sequence[OperatorWork]) -> list[_Shape]:
         product = product_of(row.operator, row.input_dims, row.input_types, row.input_strides) or convolution_of(
             row.operator, row.input_dims, row.input_types
         )
-        work = row.bytes_per_call if row.bound == "memory" else row.flop_per_call
+        work = row.bytes_per_call if row.roof == "memory" else row.flop_per_call
         if product is not None and work:
             shapes.append(_Shape(row, product, row.percent_of_roof, float(work)))
     return shapes
@@ -143,8 +143,8 @@ def _slow(run: RunData, shapes: Sequence[_Shape]) -> tuple[tuple[InefficientProd
 
 
 def _kind(shape: _Shape) -> tuple[object, ...]:
-    """Return what neighbors have in common: product or convolution, type and bound."""
-    return type(shape.product), shape.product.type, shape.row.bound
+    """Return what neighbors have in common: product or convolution, type and roof."""
+    return type(shape.product), shape.product.type, shape.row.roof
 
 
 def _reasons(product: Product | Convolution, kernel: str | None, multiprocessors: int | None) -> tuple[str, ...]:

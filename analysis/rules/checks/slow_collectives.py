@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from ...causes.bandwidth import group_transfers
+from ...causes.bandwidth import bus_of_all, group_transfers
 from ...causes.links import NETWORK, Link
 from ...device.gpu_products import NVLINK, PCIE
 from ...efficiency.largest_site import Site
@@ -106,7 +106,7 @@ def _groups(marked: pl.DataFrame) -> pl.DataFrame:
             pl.col("bytes").min().alias("smallest_bytes"),
             pl.col("bytes").max().alias("largest_bytes"),
             pl.col("transfer").sum(),
-            pl.col("bus").median(),
+            bus_of_all().alias("bus"),
             pl.col("expected").max(),
             pl.col("peers").median(),
             pl.col("expected").count().alias("linked"),

@@ -39,7 +39,7 @@ class Facts:
     ``too_much``: there is more communication than backward computation could hide. ``per_step``: calls per step and process, None if
     unknown. ``bucket_copies``, ``unused_search``: DDP copies gradients out of its buckets, and searches for unused parameters.
     ``sparse_pipeline``: a pipeline of TorchRec exchanges the features of the next batch ahead. ``free_ns``: computation without
-    communication. ``other_words``: the advice for a framework other than PyTorch. ``bus``: median bus bandwidth of the calls in GB/s,
+    communication. ``other_words``: the advice for a framework other than PyTorch. ``bus``: bus bandwidth of the calls in GB/s,
     None if the size or some ranks are unknown, or the bandwidth of their link is known; ``nodes``: nodes of their group. ``on``: " on"
     and the devices of the calls, if they are not all devices."""
 

@@ -115,7 +115,21 @@ def test_clocks_of_nodes_are_aligned(make_store: MakeStore) -> None:
     assert (row.last_rank, row.last_count) == (3, 5)
     assert matched_clocks(store).shifts == {0: 0, 1: 0, 2: -ahead, 3: -ahead}
     assert totals.clocks is not None
-    assert "differ by up to 7.00" in totals.clocks.replace("\u00a0", " ")
+    assert "The largest offset was 7.00 s; the ends scatter around the offsets by 0 ns" in totals.clocks.replace("\u00a0", " ")
+
+
+def test_the_offset_of_clocks_and_the_scatter_of_the_ends_are_two_numbers(make_store: MakeStore) -> None:
+    # The ends on the second node are 298 to 304 µs later: the offset is the median 300, and |1|, |2|, |0|, |2|, |4| deviate by 2 µs.
+    job = Job(2, nodes=2)
+    for number, ahead in enumerate((299, 302, 300, 298, 304)):
+        for rank, clock in enumerate((0, ahead)):
+            job.call(rank, number * 50 * MS + clock * 1000, number * 50 * MS + 9 * MS + clock * 1000)
+    _, totals = collectives(job.store(make_store))
+    assert totals.clocks is not None
+    assert totals.clocks.replace("\u00a0", " ") == (
+        "The clocks of 2 nodes were aligned by the ends of their collectives. The largest offset was 300 µs; the ends scatter around the"
+        " offsets by 2.00 µs (median absolute deviation)."
+    )
 
 
 def test_clocks_without_a_common_collective_are_not_known(make_store: MakeStore) -> None:

@@ -205,6 +205,35 @@ def test_enough_steps_decide_on_waits(empty: Report) -> None:
     assert comparison.headline == "The new run is 64.0% slower per step (100 ms → 164 ms), mostly from idle time (+64.0 ms)."
 
 
+@pytest.mark.parametrize(
+    ("long_ms", "effect_ms", "noise_ms", "state"),
+    # 18 of 20 steps are 15 ms longer, the shift, and two are 35 or 615 ms longer: 17 or 75 ms in the mean.
+    [(1035, 17, 4, "grown"), (1615, 75, 120, "same")],
+)
+def test_no_time_changes_by_less_than_its_noise(empty: Report, long_ms: float, effect_ms: float, noise_ms: float, state: str) -> None:
+    base = loaded(empty, [100] * 9 + [1000] * 2 + [100] * 9, 10, 5)
+    comparison = compared(base, loaded(empty, [115] * 9 + [long_ms] * 2 + [115] * 9, 10 + effect_ms, 20 + effect_ms))
+    assert comparison.whole is not None
+    # 2 (17 - 15) ms and 2 (75 - 15) ms; of the standard errors it would be more than 200 ms.
+    waits = [comparison.whole, *(part for part in comparison.parts if part.name == "idle")]
+    for wait in waits:
+        assert wait.noise_ns is not None
+        assert (wait.effect_ns / MS, round(wait.noise_ns / MS, 6), wait.state) == (effect_ms, noise_ms, state)
+    loading = next(part for part in comparison.host_parts if part.name == "data_loader")
+    assert (loading.state, loading.noise_ns == waits[1].noise_ns) == (state, state == "grown")
+    assert {change.name for change in comparison.changes} == {"step time", *(("idle", "data loading") if state == "grown" else ())}
+
+
+def test_communication_of_kernels_is_a_wait(empty: Report) -> None:
+    noisy = [20.0, 30, 18, 26, 40, 21, 22, 35]
+    base, new = (
+        with_(empty, lengths=noisy, categories=(Share("communication", total, 8, 50.0), Share("GEMM", total, 8, 50.0)))
+        for total in (80 * MS, 96 * MS)
+    )
+    # Both categories take 2 ms a step more, 7.5% of it: the noise of waits is 2.58 standard errors of about 4 ms.
+    assert {one.name: one.state for one in compared(base, new).categories} == {"communication": "same", "GEMM": "grown"}
+
+
 def on_the_host(report: Report, lengths: Sequence[float], **parts_ms: float) -> Report:
     result = with_(report, lengths=lengths, on_device=False, time_breakdown=())
     parts = {name: value * MS for name, value in parts_ms.items()}

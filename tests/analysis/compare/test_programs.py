@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 import pytest
 from judging import empty_report
 from postrun.analysis.compare.build import compare
-from postrun.analysis.compare.programs import differ
+from postrun.analysis.compare.programs import differ, evidence
+from postrun.analysis.compare.shares import percent_pairs
 from postrun.analysis.report import Device, Generator, Kernel, Report
-from postrun.analysis.report.comparison import Comparison, SharedNames
+from postrun.analysis.report.comparison import Amount, Comparison, SampledMean, Sampling, ShareChange, SharedNames
 from postrun.analysis.report.device import DeviceOperator, DeviceTime, OperatorAttribution
 from postrun.analysis.report.operator_calls import OperatorCall, OperatorCalls
 from postrun.analysis.report.rules import FINE, ISSUES, RuleResult
@@ -111,10 +112,13 @@ def unrelated() -> Comparison:
 def test_different_programs_have_no_verdict_and_no_list_of_calls(unrelated: Comparison) -> None:
     assert unrelated.headline == "These runs execute different programs; compare totals with care."
     assert unrelated.details == (
-        "Kernels whose names both runs have take 2% of the time in base and 2% in new, operators 0% and 0%, modules 0% and 0%."
-        " A step takes 100 ms in base and 40.0 ms in new."
+        "Share of the time in common names, in base and in new: kernels 2% and 2%. The runs have no operators or modules in common."
+        " In runs of one program, most of these are at least 33%. A step takes 100 ms in base and 40.0 ms in new."
     )
     assert (unrelated.verdict, unrelated.operator_calls) == ("cannot say", ())
+    assert evidence([SharedNames(kind, 0.0, 0.0) for kind in ("kernels", "operators", "modules")]) == (
+        "The runs have no kernels, operators or modules in common. In runs of one program, most of these are at least 33%."
+    )
     assert unrelated.steps is not None
     assert (unrelated.steps.verdict, unrelated.steps.p_value, unrelated.steps.shift_percent) == ("undecided", None, None)
     assert [change.area for change in unrelated.changes if change.area == "step"] == []
@@ -127,6 +131,28 @@ def test_no_page_claims_that_a_different_program_is_faster(unrelated: Comparison
     text = pages(unrelated, target).partition("<body")[2]
     assert "faster" not in text.replace("Slower or faster where a rank-sum test", "")
     tiles = [(tile.value.replace("\u00a0", " "), tile.detail) for tile in summary(unrelated).facts["tiles"]]
-    assert tiles[:2] == [("100 ms → 40.0 ms", "different programs")] * 2
-    assert len(tiles) == 5
-    assert {detail for _, detail in tiles} == {"different programs"}
+    # All of the GPU time is computation: neither run has another part.
+    assert tiles == [("100 ms → 40.0 ms", "different programs"), ("100% → 100%", "of GPU time; 100\u00a0ms → 40.0\u00a0ms")]
+
+
+def test_percentages_come_before_the_folded_lists_of_different_programs(unrelated: Comparison) -> None:
+    idle = Amount("idle", 10.0, 30.0, 20.0, 200.0, "grown")
+    parts = (
+        dataclasses.replace(idle, name="computation", base_ns=90.0, new_ns=30.0),
+        idle,
+        dataclasses.replace(idle, base_ns=0.0, new_ns=0.0),
+    )
+    precision = (ShareChange("BF16", 0.0, 75.0, 0.0, 50.0, "added"), ShareChange("FP64", 0.0, 0.0, 0.0, 0.0, "same"))
+    means = SampledMean("GPU utilization", None, 40.0, None, "base has no samples"), SampledMean("I/O wait", None, None, None, "no samples")
+    pairs = percent_pairs(parts, precision, Sampling("run", means))
+    assert [(pair.name, pair.of, pair.base_percent, pair.new_percent) for pair in pairs] == [
+        ("computation", "GPU time", 90.0, 50.0),
+        ("idle", "GPU time", 10.0, 50.0),
+        ("BF16 arithmetic", "time in matrix kernels", 0.0, 75.0),
+        ("GPU utilization", "samples", None, 40.0),
+    ]
+    assert [pair.name for pair in unrelated.percentages] == ["computation"]
+    text = pages(unrelated, "html").partition("<main")[2]
+    first, _, rest = text.partition("Times, kernels, and copies that differ: ")
+    assert ("summary-comparable" in first, "summary-changes" in first, "summary-changes" in rest) == (True, False, True)
+    assert "summary-changes" not in pages(unrelated, "pdf").partition("<main")[2]

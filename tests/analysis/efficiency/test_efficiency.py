@@ -85,13 +85,19 @@ def test_a_product_limited_by_its_flops(make_store: MakeStore) -> None:
 
 @pytest.mark.parametrize(
     ("kernel_ns", "percent", "bound", "lost"),
-    [(4000, 50.1, "memory", 1996), (20_000, 10.02, "memory", 17_996), (5000, 40.08, "latency", 2996), (1000, 200.4, "cache", None)],
+    [
+        (4000, 50.1, "memory", 1996),
+        (10_000, 20.04, "memory", 7996),
+        (20_000, 10.02, "neither", 17_996),
+        (5000, 40.08, "latency", 2996),
+        (1000, 200.4, "cache", None),
+    ],
 )
 def test_a_product_limited_by_its_bytes(make_store: MakeStore, kernel_ns: int, percent: float, bound: str, lost: int | None) -> None:
     trace = Trace()
     trace.call("aten::mm", SKINNY, kernel_ns)
     row = only(result(trace.store(make_store)))
-    assert (row.percent_of_roof, row.bound, row.lost_ns) == (pytest.approx(percent), bound, lost)
+    assert (row.percent_of_roof, row.bound, row.roof, row.lost_ns) == (pytest.approx(percent), bound, "memory", lost)
 
 
 def test_work_beyond_a_peak_is_unknown(make_store: MakeStore) -> None:

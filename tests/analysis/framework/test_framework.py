@@ -36,6 +36,7 @@ def test_other_is_averaged_over_the_processes(make_store: Callable[..., Store]) 
             step("TRAIN", 20, 30, process=1),
         ]
     )
+    assert framework(store).processes == 2
     assert framework(store).phases == (
         Share("TRAIN", 90, 4, pytest.approx((40 + 100) / 2)),
         Share("EVAL", 20, 1, pytest.approx(20 / 2)),
@@ -110,6 +111,7 @@ def test_parts_recorded_in_other_steps_are_compared_by_the_mean_step(make_store:
     even = framework(make_store(step=steps, annotation=[*loads, part("forward", 10, 5), part("forward", 910, 5)]))
     assert [one.percent for one in even.step_parts] == pytest.approx([200 / 3, 100 / 3])  # of a forward every ninth step
     assert not any("mean step" in note for note in even.notes)
+    assert (result.parts_of_mean_step, even.parts_of_mean_step) == (True, False)
 
 
 def test_a_part_that_is_in_few_of_the_recorded_steps_is_of_all_of_them(make_store: Callable[..., Store]) -> None:
@@ -152,6 +154,20 @@ def test_small_operators_are_one_row_and_nothing_is_lost(make_store: Callable[..
     )
     assert result.operator_time == (Share("CPU operators", total, 8, 100.0),)
     assert any("inclusive" in note for note in result.notes)
+
+
+def test_ranges_of_the_compiler_are_not_operators(make_store: Callable[..., Store]) -> None:
+    ranges = (
+        "TorchDynamo Cache Lookup", "Torch-Compiled Region", "Torch-Compiled Region: 0/1", "## Call CompiledFxGraph fabc ##",
+        "_compile.compile_inner (dynamo_timed)", "Pregraph bytecode", "AOTDispatcher Runtime Wrapper Prologue",
+    )  # fmt: skip
+    # The nodes of autograd that run compiled code compute: 60 of 100, and a product 40.
+    operators = [operator("CompiledFunction", 0, 60), operator("aten::mm", 100, 40)]
+    result = framework(make_store(host_event=[*operators, *(operator(name, 200 * n, 100) for n, name in enumerate(ranges, 1))]))
+    assert [(row.name, row.total_ns, row.percent) for row in result.cpu_operators] == [
+        ("CompiledFunction", 60, 60.0),
+        ("aten::mm", 40, 40.0),
+    ]
 
 
 def test_device_time_by_operator(make_store: Callable[..., Store]) -> None:

@@ -6,7 +6,7 @@ from operator import itemgetter
 from typing import Any
 
 import pytest
-from postrun.report_templates.blocks.tables import TABLE_ROWS, Cell, Col, pairs_table, table
+from postrun.report_templates.blocks.tables import TABLE_ROWS, Cell, Col, outliers_first, pairs_table, table
 from postrun.report_templates.text.formats import count
 
 
@@ -80,3 +80,16 @@ def test_pairs_are_names_and_values() -> None:
     assert [column.kind for column in result.columns] == ["name", "number"]
     assert result.rows == ((Cell("calls"), Cell("3", sort=3)),)
     assert pairs_table("p", "Pairs", [], ("What", "Count")) is None
+
+
+def test_rows_that_the_pdf_cuts_begin_with_the_outliers() -> None:
+    # The median of 50, 51, 10, 52, and 53 is 51: 10 is 41 from it, 53 is 2, 50 and 52 are 1.
+    rows = [50.0, 51.0, 10.0, 52.0, 53.0, None]
+    assert outliers_first(rows, lambda row: row) == [10.0, 53.0, 50.0, 52.0, 51.0, None]
+    assert outliers_first(rows[:2], lambda row: row) == rows[:2]
+    cut, complete = (table("t", "GPUs", rows, Col("Busy", str), weight=lambda row: row, pdf_rows=most, note="Sums.") for most in (2, 6))
+    assert cut is not None
+    assert complete is not None
+    assert [cells[0].text for cells in cut.rows][:2] == ["10.0", "53.0"]
+    assert cut.note == "Sums. The rows farthest from the median come first."
+    assert ([cells[0].text for cells in complete.rows][:2], complete.note) == (["50.0", "51.0"], "Sums.")

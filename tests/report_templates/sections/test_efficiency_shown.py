@@ -31,7 +31,7 @@ def work(operator: str, device_ns: int, **more: Any) -> OperatorWork:
 ROWS = (
     work("aten::mm", 50 * MS),
     work("aten::softmax", 40 * MS, tflops=None, intensity=None, flop_per_call=None, model_flop_per_call=None, percent_of_roof=10.0,
-         bound="memory", lost_ns=36 * MS, module=None, modules_seen=12, source_line=None),
+         bound="neither", lost_ns=36 * MS, module=None, modules_seen=12, source_line=None),
     work("aten::add", 10 * MS, tflops=None, intensity=None, percent_of_roof=131.0, bound="cache", lost_ns=None),
 )  # fmt: skip
 KNOWN = Efficiency(
@@ -88,6 +88,16 @@ def test_rows_are_ranked_by_the_time_they_lost(rich: Report) -> None:
     )  # fmt: skip
     assert (mm["Inputs"], mm["Module"], mm["Line"], mm["Type"]) == ("4096×4096, 4096×4096", "Net/fc", "train.py:7", "BF16")
     assert (add["Of roof"], add["Bound"], add["Lost"]) == ("131.0%", "served by cache", "—")
+    assert (softmax["Of roof"], softmax["Bound"]) == ("10.0%", "neither roof")
+    assert "Neither roof: below a fifth of both." in str(section_of(rich).tables["operators"].note)
+    assert "Neither roof" not in str(section_of(rich, operators=ROWS[:1]).tables["operators"].note)
+
+
+def test_peaks_of_several_types_are_not_one_peak(rich: Report) -> None:
+    rows = work("aten::mm", 50 * MS), work("aten::_scaled_mm", 40 * MS, compute_type="fp8")
+    assert lead(section_of(rich, operators=rows)).startswith(
+        "Model FLOPs utilization (MFU) was 41.2% of the dense peaks of the H100 SXM5, each operator at the peak of its type, in the steps."
+    )
 
 
 def test_energy_and_the_peaks_in_use_are_facts(rich: Report) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from postrun.analysis.report import Report, Series
+from postrun.analysis.report import MetricUsage, Report, Series
 from postrun.report_templates.blocks import Figure, spread
 from postrun.report_templates.figures import lines
 from postrun.report_templates.sections.system_usage import system_usage
@@ -48,6 +48,18 @@ def names(figure: Sequence[lines.Panel]) -> list[list[str]]:
 
 def words(figure: Figure) -> str:
     return html.unescape(str(figure.caption)).replace("\u00a0", " ")
+
+
+def test_the_table_has_the_gpus_first_and_of_each_metric_the_outlier(rich: Report) -> None:
+    def usage(node: str, metric: str, p50: float) -> MetricUsage:
+        return MetricUsage(node, metric, "percent", 9, 99.0, 99.0, 99.0, p50, 0.0, False)
+
+    nodes = tuple(usage(f"n{n}", metric, p50) for n, p50 in ((1, 90.0), (2, 91.0), (3, 40.0)) for metric in ("network", "cpu", "gpu"))
+    section = system_usage(dataclasses.replace(rich, system_usage=dataclasses.replace(rich.system_usage, nodes=nodes)))
+    # Medians of 90: n3 is 50 from it, n2 is 1.
+    assert [(cells[0].text, cells[1].text) for cells in section.tables["nodes"].rows] == [
+        (node, metric) for metric in ("GPU utilization", "CPU utilization", "Network") for node in ("n3", "n2", "n1")
+    ]
 
 
 def test_a_machine_with_gpu_samples_only_and_one_without(rich: Report, panels: list[list[lines.Panel]]) -> None:

@@ -191,6 +191,16 @@ def test_advice_for_pcie(make_store: MakeStore) -> None:
     assert "nvlink" not in str(result.recommendation)
 
 
+def test_the_bandwidth_of_a_group_is_that_of_the_section(make_store: MakeStore) -> None:
+    # 12 times 400 MB in 9 x 4 and 3 x 8 ms: 4.8 GB in 60 ms are 80 GB/s; the median would be 100.
+    store = store_of(make_store, [4000] * 9 + [8000] * 3)
+    result, _ = judged(store)
+    (row,), _ = collectives(store)
+    assert plain_details(result)["groups"][0]["bus_gb_per_s"] == pytest.approx(80)
+    assert row.bus_gb_per_s == pytest.approx(80)
+    assert "reaches 80.0 GB/s" in str(result.finding)
+
+
 def test_the_section_on_collectives_has_the_expected_bandwidth(make_store: MakeStore) -> None:
     (row,), _ = collectives(store_of(make_store, [4000] * 12))
     assert (row.bus_gb_per_s, row.expected_bus_gb_per_s) == (pytest.approx(100), 450)
