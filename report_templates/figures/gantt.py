@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..text.formats import clip
+from . import marks as shared
 from . import svg
 from .axes import nice_ticks, time_unit
 from .palette import GRID, INK, MEANINGS, MUTED, ON, PAPER
@@ -21,6 +22,7 @@ from .palette import GRID, INK, MEANINGS, MUTED, ON, PAPER
 WIDTH: Final = 720.0
 _TOP, _ROW, _BAR, _RIGHT = 28.0, 21.0, 16.0, 12.0
 _COLUMN: Final = 1.5  # px
+_MARK: Final = 8.0  # px above the strips: marks over them would hide the events of a short profile window
 _LETTERS: Final = 7  # a shortened name needs at least, to be distinct
 _SEPARATE: Final = 3.0  # px; a wider event is drawn by itself
 _LEVELS: Final = 4
@@ -54,25 +56,36 @@ class Row:
     gaps: Sequence[tuple[float, float]] = ()
 
 
-def gantt(rows: Sequence[Row], low: float, high: float, *, origin: float = 0.0) -> str:
-    """Return SVG text of ``low`` to ``high``; the axis begins at ``origin`` (ns)."""
+def gantt(rows: Sequence[Row], low: float, high: float, *, origin: float = 0.0, marks: Sequence[shared.Mark] = ()) -> str:
+    """Return SVG text of ``low`` to ``high``; the axis begins at ``origin`` (ns).
+
+    ``marks`` are cut at both ends.
+    """
     labels, widest = svg.column((row.label for row in rows), 34, 200, 10)
     left = 12 + widest
     scale = (WIDTH - left - _RIGHT) / max(high - low, 1.0)
-    bottom = _TOP + _ROW * len(rows)
+    top = _TOP + (shared.NAMES + _MARK if marks else 0.0)
+    bottom = top + _ROW * len(rows)
     body = _legend([kind for kind in range(len(KINDS)) if any(not row.level and bool((row.kind == kind).any()) for row in rows)])
     unit = time_unit(max(high - origin, 1.0))
     for tick in nice_ticks((low - origin) / unit.nanoseconds, (high - origin) / unit.nanoseconds, 7):
         x = left + (tick * unit.nanoseconds + origin - low) * scale
-        body.append(svg.line(x, _TOP - 3, x, bottom, GRID))
+        body.append(svg.line(x, top - 3, x, bottom, GRID))
         anchor = "end" if x > WIDTH - 36 else "middle"
         body.append(svg.text(min(x, WIDTH - 2), bottom + 13, f"{tick:.10g} {unit.name}", anchor=anchor, fill=MUTED, size=10))
+
+    def across(time: float) -> float:
+        return left + (min(max(time, low), high) - low) * scale
+
+    body += shared.names(marks, across, left, WIDTH - _RIGHT, top - _MARK - 5)
+    body += shared.behind(marks, across, top - _MARK - 2, bottom)
     for number, (label, row) in enumerate(zip(labels, rows, strict=True)):
-        y = _TOP + _ROW * number
+        y = top + _ROW * number
         body.append(svg.text(left - 7, y + _BAR / 2 + 3.5, label, anchor="end", size=10))
         body += _line(row, left, y, low, high, scale) if row.level else _strip(row, left, y, low, high, scale)
         for begin, end in row.gaps:
             body += _blank(left + (max(begin, low) - low) * scale, left + (min(end, high) - low) * scale, y)
+    body += shared.before(marks, across, top - _MARK - 2, top - 2, WIDTH - _RIGHT)
     return svg.document(WIDTH, bottom + 18, body)
 
 

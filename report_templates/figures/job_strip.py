@@ -116,12 +116,12 @@ def _wide(mark: Mark, width: float) -> float:
 
 def _left(mark: Mark, scale: float, width: float) -> float:
     """Return the left end of the label: centered on the mark, but inside the figure."""
-    middle, wide = (mark.start + mark.end) / 2 * scale, _wide(mark, width)
+    middle, wide = mark.middle * scale, _wide(mark, width)
     return min(max(middle - wide / 2, 0.0), max(width - wide, 0.0))
 
 
 def _label(mark: Mark, row: int, scale: float, width: float, top: float) -> list[str]:
-    left, x = _left(mark, scale, width), (mark.start + mark.end) / 2 * scale
+    left, x = _left(mark, scale, width), mark.middle * scale
     y = top - 6 - _ROW * row
     return [svg.line(x, y + 2, x, top, MUTED if row == 0 else GRID), svg.text(left, y, _text(mark, width), fill=INK, size=_SIZE)]
 

@@ -162,16 +162,16 @@ def _spans(strip: JobStrip) -> list[tuple[str, Span]]:
 
 
 def _marks(report: Report, strip: JobStrip) -> Iterator[Mark]:
-    """Yield the marks of all figures over time, here with all their words."""
+    """Yield the marks of all figures over time.
+
+    Of a dip without room for its causes, the time remains.
+    """
     dips = iter(_dips(strip))
     for mark in time_marks(report, strip.start_ns):
         if mark.kind == "dip":
             label, more = next(dips)
-            yield dataclasses.replace(mark, label=label, more=more)
-        elif mark.kind == "window":
-            yield dataclasses.replace(mark, label=f"{mark.label}, {duration(mark.end - mark.start)}")
-        else:
-            yield mark
+            mark = dataclasses.replace(mark, label=label, more=more)
+        yield mark
 
 
 def _dips(strip: JobStrip) -> list[tuple[str, str]]:

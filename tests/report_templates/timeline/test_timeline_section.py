@@ -9,10 +9,12 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pytest
 from made_timeline import MS, empty, large, queued, small
 from postrun.analysis.report import Report
 from postrun.analysis.timeline.model import NOTHING, Events, Name, Track
 from postrun.report_templates.figures.gantt import KINDS, Row, gantt
+from postrun.report_templates.figures.marks import Mark
 from postrun.report_templates.figures.palette import MEANINGS
 from postrun.report_templates.output.render import render
 from postrun.report_templates.timeline.section import timeline
@@ -50,6 +52,25 @@ def test_an_event_stands_where_it_ran() -> None:
     assert abs(kernel[2] - 4 * pace) < 1
     assert abs(collective[0] - (left + 6 * pace)) < 0.1
     assert collective[1] > kernel[1]
+
+
+def test_marks_are_above_the_strips_in_which_they_begin_or_end() -> None:
+    """The typical step takes 0 to 10 ms, the slowest 10 to 30 ms."""
+    marks = [
+        Mark("dip", " to 19%", 8 * MS, 20 * MS),
+        Mark("profile window", "", 1 * MS, 5 * MS, "window"),
+        Mark("step 2", "", 10 * MS, 30 * MS, "slow"),
+    ]
+    svgs = {key: figure.svg for key, figure in timeline(small(), marks).figures.items()}
+    names = {key: re.findall(r"<text [^>]*>(dip|profile window|step 2)<", svg) for key, svg in svgs.items()}
+    assert names == {"whole": ["dip", "profile window", "step 2"], "typical": ["dip", "profile window"], "slowest": ["dip"]}
+    x = {float(at) for at in re.findall(r'<line x1="([\d.]+)"', timeline(small()).figures["typical"].svg)}
+    left, pace = min(x), (max(x) - min(x)) / 10
+    dip, end = re.search(r'<rect x="([\d.]+)" y="[\d.]+" width="([\d.]+)"[^>]*><title>dip to 19%', svgs["typical"]).groups()  # type: ignore[union-attr]
+    assert float(dip) == pytest.approx(left + 8 * pace, abs=0.1)
+    assert float(end) == pytest.approx(2 * pace, abs=0.1), "a mark is cut at the end of the strip"
+    height = {key: float(re.search(r'height="([\d.]+)"', figure.svg)[1]) for key, figure in timeline(small()).figures.items()}  # type: ignore[index]
+    assert float(re.search(r'height="([\d.]+)"', svgs["whole"])[1]) == height["whole"] + 21  # type: ignore[index]
 
 
 def test_short_events_share_columns_whose_opacity_is_what_they_cover() -> None:
