@@ -16,7 +16,7 @@ import numpy.typing as npt
 from ..text.formats import clip
 from . import marks as shared
 from . import svg
-from .axes import nice_ticks, time_unit
+from .axes import TimeUnit, nice_ticks, time_unit
 from .palette import GRID, INK, MEANINGS, MUTED, ON, PAPER
 
 WIDTH: Final = 720.0
@@ -82,14 +82,14 @@ def gantt(rows: Sequence[Row], low: float, high: float, *, origin: float = 0.0, 
     for number, (label, row) in enumerate(zip(labels, rows, strict=True)):
         y = top + _ROW * number
         body.append(svg.text(left - 7, y + _BAR / 2 + 3.5, label, anchor="end", size=10))
-        body += _line(row, left, y, low, high, scale) if row.level else _strip(row, left, y, low, high, scale)
+        body += _line(row, left, y, low, high, scale) if row.level else _strip(row, left, y, low, high, scale, origin, unit)
         for begin, end in row.gaps:
             body += _blank(left + (max(begin, low) - low) * scale, left + (min(end, high) - low) * scale, y)
     body += shared.before(marks, across, top - _MARK - 2, top - 2, WIDTH - _RIGHT)
     return svg.document(WIDTH, bottom + 18, body)
 
 
-def _strip(row: Row, left: float, y: float, low: float, high: float, scale: float) -> list[str]:
+def _strip(row: Row, left: float, y: float, low: float, high: float, scale: float, origin: float, unit: TimeUnit) -> list[str]:
     start = (np.clip(row.start, low, high) - low) * scale
     end = (np.clip(row.end, low, high) - low) * scale
     wide = end - start
@@ -140,10 +140,13 @@ def _strip(row: Row, left: float, y: float, low: float, high: float, scale: floa
             meaning = _COLOR.get(KINDS[kind_of], KINDS[kind_of])
             free = float(end[i])
             texts.append(svg.text(left + float(start[i]) + 4, y + 12, clip(name, room), fill=ON[meaning], size=9, code=True))
-    drawn = [svg.rect(left, y, (high - low) * scale, _BAR, GRID, opacity=0.3, edge=False)]
+    start_of, per = (low - left / scale - origin) / unit.nanoseconds, 1 / scale / unit.nanoseconds
+    data = f' data-strip="{start_of:.9g} {per:.7g} {unit.name}"'
+    drawn = [svg.rect(left, y, (high - low) * scale, _BAR, GRID, opacity=0.3, edge=False, title=row.label, data=data)]
     for (kind_of, level_of), shapes in sorted(paths.items()):
         name = KINDS[kind_of]
-        drawn.append(svg.path("".join(shapes), MEANINGS[_COLOR.get(name, name)], opacity=(0.3, 0.5, 0.75, 1.0)[level_of - 1]))
+        color, opacity = MEANINGS[_COLOR.get(name, name)], (0.3, 0.5, 0.75, 1.0)[level_of - 1]
+        drawn.append(svg.path("".join(shapes), color, opacity=opacity, data=f' data-kind="{_WORD.get(name, name)}"'))
     if edges:
         drawn.append(svg.path("".join(edges), INK))
     return drawn + texts
@@ -164,7 +167,7 @@ def _blank(begin: float, end: float, y: float) -> list[str]:
                 f"l0 0.7L{svg.number(first)} {svg.number(y + _BAR - (first - at) + 0.7)}z"
             )
         at += 6.0
-    drawn = [svg.rect(begin, y, end - begin, _BAR, PAPER), svg.path("".join(strokes), MUTED, opacity=0.6)]
+    drawn = [svg.rect(begin, y, end - begin, _BAR, PAPER, data=' data-kind="not recorded"'), svg.path("".join(strokes), MUTED, opacity=0.6)]
     words = "not recorded"
     if end - begin > svg.width_of(words, 9) + 12:
         wide, middle = svg.width_of(words, 9) + 6, (begin + end) / 2

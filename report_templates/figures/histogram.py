@@ -136,10 +136,12 @@ def _bars(group: Bins, axis: Axis, base: float, tall: float, meaning: str) -> li
         first, last = axis.x(group.edges[filled[0]]), axis.x(group.edges[filled[-1] + 1])
         if last - first < _SLIM:
             middle = (first + last) / 2
-            drawn.append(svg.rect(middle - _SLIM / 2, base - tall, _SLIM, tall, MEANINGS[meaning]))
+            title = f"{count(sum(group.counts))} at {duration(group.edges[filled[0]])}"
+            drawn.append(svg.rect(middle - _SLIM / 2, base - tall, _SLIM, tall, MEANINGS[meaning], title=title))
         else:
             title = group.label or f"{count(sum(group.counts))} in all"
-            drawn.append(svg.path(_outline(group, axis, base, tall / highest), MEANINGS[meaning], title=title, data=_counts(group)))
+            data = bins_read(group.edges, group.counts)
+            drawn.append(svg.path(_outline(group, axis, base, tall / highest), MEANINGS[meaning], title=title, data=data))
     limit = group.limit if group.limit is not None and group.edges[0] <= group.limit <= group.edges[-1] else None
     for value, dashes in ((group.mark, "3 2"), (limit, None)):
         if value is not None:
@@ -148,16 +150,28 @@ def _bars(group: Bins, axis: Axis, base: float, tall: float, meaning: str) -> li
     return drawn
 
 
-def _counts(group: Bins) -> str:
-    """Return the attribute with the counts; "" for edges without a rule."""
-    low, high, bins = group.edges[0], group.edges[-1], len(group.counts)
-    ratio = (high / low) ** (1 / bins) if group.logarithmic and low > 0 else 0.0
-    ruled = [low * ratio**i if ratio else low + (high - low) * i / bins for i in range(bins + 1)]
-    if any(abs(edge - given) > (after - edge) / 100 for edge, after, given in zip(ruled, ruled[1:], group.edges, strict=False)):
+def bins_read(edges: Sequence[float], counts: Sequence[float]) -> str:
+    """Return the attribute from which tooltip.js reads the bars.
+
+    It is empty if the edges are neither equally far apart nor in equal ratios.
+    """
+    low, high, bins = edges[0], edges[-1], len(counts)
+    ratio = (high / low) ** (1 / bins) if low > 0 else 1.0
+    spacings = {
+        "even": [low + (high - low) * i / bins for i in range(bins + 1)],
+        "log": [low * ratio**i for i in range(bins + 1)],
+    }
+    spacing = next((name for name, ruled in spacings.items() if _near(ruled, edges)), None)
+    if spacing is None:
         return ""
     unit = time_unit(high)
-    ends = f"{low / unit.nanoseconds:.6g} {high / unit.nanoseconds:.6g} {'log' if ratio else 'even'} {unit.name}"
-    return f' data-bins="{ends} {" ".join(map(str, group.counts))}"'
+    ends = f"{low / unit.nanoseconds:.6g} {high / unit.nanoseconds:.6g} {spacing} {unit.name}"
+    return f' data-bins="{ends} {" ".join(f"{entries:.6g}" for entries in counts)}"'
+
+
+def _near(ruled: Sequence[float], edges: Sequence[float]) -> bool:
+    """Return whether all edges are within a hundredth of a bin."""
+    return all(abs(edge - given) <= (after - edge) / 100 for edge, after, given in zip(ruled, ruled[1:], edges, strict=False))
 
 
 def _outline(group: Bins, axis: Axis, base: float, scale: float) -> str:

@@ -60,9 +60,9 @@ def job_strip(
         body.append(svg.line(0, top, width, top, GRID))
         color = MEANINGS["computation"]
         unit = time_unit(length)
-        axes = svg.Axes(0, 1 / scale / unit.nanoseconds, 100 * bottom / _CURVE, -100 / _CURVE, f"{{}} {unit.name}")
+        axes = svg.Axes(0, 1 / scale / unit.nanoseconds, 100 * bottom / _CURVE, -100 / _CURVE, f"{{}} {unit.name}", "%")
         drawn = [_area(part, scale, bottom) for part in _parts(times, percents)]
-        body += [svg.path(area, color, opacity=0.55, stroke=color, title="utilization in percent", data=axes) for area in drawn]
+        body += [svg.path(area, color, opacity=0.55, stroke=color, title="utilization", data=axes) for area in drawn]
     body.append(svg.line(0, bottom, width, bottom, MUTED))
     for mark, row in zip(named, rows, strict=True):
         body += _label(mark, row, scale, width, top)

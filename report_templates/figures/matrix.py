@@ -43,7 +43,10 @@ def matrix(labels: Sequence[str], values: Sequence[Sequence[float | None]], what
                 ink = _LIGHT if level < _LEVELS / 2 else _DARK
                 numbers.append(svg.text(x + cell / 2, y + cell / 2 + 4, f"{value:.2f}", anchor="middle", fill=ink, size=10))
     body += [svg.path("".join(parts), BRIGHTNESS[level]) for level, parts in sorted(fields.items())]
-    return svg.document(WIDTH, _TOP + cell * count + 6, body + numbers)
+    side = cell * count
+    read = "".join("---" if value is None else f"{100 * value:03.0f}" for line in values[:count] for value in line[:count])
+    over = svg.rect(left, _TOP, side, side, "none", title=what, data=f' pointer-events="all" data-matrix="{read}"')
+    return svg.document(WIDTH, _TOP + side + 6, [*body, *numbers, over])
 
 
 def _scale(what: str) -> list[str]:

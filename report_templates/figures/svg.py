@@ -36,16 +36,25 @@ def document(width: float, height: float, body: list[str]) -> str:
 
 
 def rect(
-    x: float, y: float, width: float, height: float, fill: str, *, opacity: float = 1.0, edge: bool = True, title: str | None = None
+    x: float,
+    y: float,
+    width: float,
+    height: float,
+    fill: str,
+    *,
+    opacity: float = 1.0,
+    edge: bool = True,
+    title: str | None = None,
+    data: str = "",
 ) -> str:
-    """Draw a rectangle.
+    """Draw a rectangle. ``data``: as of :func:`path`.
 
     ``edge``: a pale one has an edge in its full color, so that it stands out from the paper."""
     tail = f"><title>{text_of(title)}</title></rect>" if title else "/>"
     faded = f' fill-opacity="{number(opacity)}"' if opacity < 1 else ""
     if faded and edge and min(width, height) > _EDGE:
         faded += f' stroke="{fill}"'
-    return f'<rect x="{number(x)}" y="{number(y)}" width="{number(width)}" height="{number(height)}" fill="{fill}"{faded}{tail}'
+    return f'<rect x="{number(x)}" y="{number(y)}" width="{number(width)}" height="{number(height)}" fill="{fill}"{faded}{data}{tail}'
 
 
 def text(
@@ -83,7 +92,7 @@ def circle(x: float, y: float, radius: float, fill: str, stroke: str, *, opacity
 
 
 def path(d: str, fill: str, *, opacity: float = 1.0, stroke: str | None = None, title: str | None = None, data: object = "") -> str:
-    """Draw a field. ``data``: the attribute from which tooltip.js reads values."""
+    """Draw a field. ``data``: an attribute from which tooltip.js reads values."""
     faded = f' fill-opacity="{number(opacity)}"' if opacity < 1 else ""
     edge = f' stroke="{stroke}" stroke-width="1.5"' if stroke else ""
     tail = f"><title>{text_of(title)}</title></path>" if title else "/>"
@@ -92,17 +101,18 @@ def path(d: str, fill: str, *, opacity: float = 1.0, stroke: str | None = None, 
 
 @dataclass(frozen=True, slots=True)
 class Axes:
-    """How tooltip.js reads a curve: the values at pixel 0 of x and y, and per pixel. ``form``: of x, "{} s"."""
+    """How tooltip.js reads a curve: the values at pixel 0 of x and y, and per pixel. ``form``: of x, "{} s"; ``unit``: of y."""
 
     x: float
     per_x: float
     y: float
     per_y: float
     form: str
+    unit: str = ""
 
     def __str__(self) -> str:
         numbers = " ".join(f"{value:.7g}" for value in (self.x, self.per_x, self.y, self.per_y))
-        return f' data-axes="{numbers} {text_of(self.form)}"'
+        return f' data-axes="{numbers} {text_of(self.form)}"' + (f' data-unit="{text_of(self.unit)}"' if self.unit else "")
 
 
 def curve(

@@ -38,7 +38,7 @@ _WORDS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<
 _TURNING: Final = frozenset(("R", "AL", "AN", "RLE", "RLO", "RLI", "LRE", "LRO", "LRI", "FSI", "PDF", "PDI"))  # UAX #9, table 4
 _EXACT: Final = 10**6  # the fraction of a larger number decides no order
 _TOOLTIP: Final = re.compile(r"<title>[^<]*</title>")
-_OF_PAGE: Final = ("report.js", "brush.js", "tooltip.js")
+_OF_PAGE: Final = ("numbers.js", "report.js", "brush.js", "tooltip.js")
 _OF_TIMELINE: Final = tuple(
     f"timeline/{name}.js"
     for name in ("kinds", "words", "data", "parts", "rows", "painting", "views", "selection", "search", "input", "links", "start")

@@ -248,7 +248,7 @@ def panel(metric: str, all_series: Sequence[Series], named: Collection[str], sta
             )
         )
     top = 100.0 if metric in ("gpu", "cpu") else None
-    return lines.Panel(f"{_NAMES[metric]}, {unit}", alike_lines(drawn, "node", top=top), top)
+    return lines.Panel(_NAMES[metric], alike_lines(drawn, "node", top=top), top, unit)
 
 
 def _mean(series: Series) -> float:

@@ -344,7 +344,7 @@ def test_a_curve_shows_its_value_at_the_pointer(browse: Any, rich: Report) -> No
     words = browse(OPEN, {"wait": 200, "run": point})[-1]
     ends = {(row.rank, row.index): row.start_ns + row.duration_ns for row in rich.steps.steps}
     expected = statistics.median(ends[rank, 100] - ends[rank, 99] for rank in range(8))
-    match = re.fullmatch(r"TRAIN: ([\d.]+) at step\u00a0100", words)
+    match = re.fullmatch(r"TRAIN: ([\d.]+)\u00a0ms at step\u00a0100", words)
     assert match is not None
     assert float(match[1]) == pytest.approx(expected / MS, abs=1.0)
 
@@ -369,6 +369,59 @@ def test_a_histogram_shows_the_count_of_the_bar_at_the_pointer(browse: Any, rich
     assert int(match[1].replace(",", "")) == histogram.counts[highest]
     unit = {"ms": 1e6, "µs": 1e3}[match[4]]
     assert [float(match[2]) * unit, float(match[3]) * unit] == pytest.approx(histogram.edges[highest : highest + 2], rel=0.15)
+
+
+# Moves the pointer to places of a mark, as shares of its width and height, and returns the texts of the tooltip.
+POINT = """(() => {{
+  const mark = document.querySelector("{mark}"), svg = mark.ownerSVGElement;
+  svg.scrollIntoView({{ block: "center" }});
+  const box = mark.getBoundingClientRect();
+  return {places}.map(([x, y]) => {{
+    svg.dispatchEvent(new PointerEvent("pointermove", {{ clientX: box.left + x * box.width, clientY: box.top + y * box.height, bubbles: true }}));
+    return document.querySelector(".tip").textContent.replaceAll("\\u00a0", " ");
+  }});
+}})()"""
+KEYED = "document.querySelector('.tip').textContent.replaceAll('\\u00a0', ' ')"
+
+
+def test_a_heat_map_shows_the_share_at_the_pointer_and_the_rows_with_the_keys(browse: Any, rich: Report) -> None:
+    """The first and the last column of GPU 3, and column 40, which has no sample."""
+    (heat,) = (heat for heat in rich.system_usage.heat if heat.node == "node-0" and heat.metric == "gpu")
+    row = heat.values[3]
+    places = [[0.5 / len(row), 0.9], [(len(row) - 0.5) / len(row), 0.9], [40.5 / len(row), 0.9]]
+    *_, texts, first = browse(
+        OPEN,
+        {"wait": 200, "run": POINT.format(mark="#system-usage-gpu-heat image", places=places)},
+        {"focus": "#system-usage-gpu-heat svg", "key": "Escape"},
+        {"key": "ArrowRight", "run": KEYED},
+    )
+    step = (heat.time_ns[1] - heat.time_ns[0]) / 1e9
+    ends = [f"{row[0] or 0:.0f}% at {step / 2:.2f} s", f"{row[-1] or 0:.0f}% at 17 min 56 s", "no sample at 6 min 5 s"]
+    assert texts == [f"node-0: GPU 3, {end}" for end in ends]
+    known = [value for value in heat.values[0] if value is not None]
+    assert first == f"node-0: GPU 0, {min(known):.0f}% to {max(known):.0f}%, mean {statistics.fmean(known):.0f}%"
+
+
+def test_a_matrix_shows_the_pair_at_the_pointer(browse: Any, rich: Report) -> None:
+    details = next(rule.details for rule in rich.rules if rule.rule == "LoadBalancing")
+    count, values = len(details.devices), details.matrix  # type: ignore[union-attr]
+    places = [[2.5 / count, 0.5 / count], [0.5 / count, 1.5 / count]]
+    texts = browse(OPEN, {"wait": 200, "run": POINT.format(mark="#rule-LoadBalancing-matrix [data-matrix]", places=places)})[-1]
+    assert [text.rpartition(", ")[2] for text in texts] == [f"{values[0][2]:.2f}", f"{values[1][0]:.2f}"]
+    assert re.fullmatch(r"distance: .*GPU 0 and .*GPU 2, [\d.]+", texts[0])
+
+
+def test_a_strip_shows_the_kind_and_time_of_events(browse: Any) -> None:
+    """Rank 0 computes from 45% to 55% of 18 min 42 s."""
+    strip = "#timeline-whole [data-strip] ~ [data-strip]"
+    texts, *keys = browse(
+        {"run": "document.getElementById('timeline-strips').open = true"},
+        {"wait": 200, "run": POINT.format(mark=strip, places=[[0.5, 0.5], [0.1, 0.5]])},
+        {"focus": "#timeline-whole svg", "key": "Escape"},
+        *[{"key": "ArrowRight", "run": KEYED}] * 2,
+    )[1:]
+    assert texts == ["GPU-0: computation, 8 min 25 s to 10 min 17 s", "GPU-0: no event at 1 min 52 s"]
+    assert keys == ["Steps: step, 8 min 25 s to 10 min 17 s", "GPU-0: computation, 8 min 25 s to 10 min 17 s"]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

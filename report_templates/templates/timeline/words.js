@@ -1,17 +1,4 @@
-// Numbers and times in words, names from a trace, and elements.
-const digits = (value) => (value === 0 ? "0" : value >= 100 ? String(Math.round(value)) : value.toPrecision(3));
-function spell(ns) {
-  const size = Math.abs(ns), sign = ns < 0 ? "−" : "";
-  if (size < 999.5) return `${sign}${Math.round(size)}\u00a0ns`;
-  if (size < 999.5e3) return `${sign}${digits(size / 1e3)}\u00a0µs`;
-  if (size < 999.5e6) return `${sign}${digits(size / 1e6)}\u00a0ms`;
-  if (size < 60e9) return `${sign}${digits(size / 1e9)}\u00a0s`;
-  const parts = (total, base, unit, smaller) => `${sign}${grouped(Math.floor(total / base))}\u00a0${unit}${total % base ? `\u00a0${total % base}\u00a0${smaller}` : ""}`;
-  const seconds = Math.round(size / 1e9), minutes = Math.round(seconds / 60);
-  if (seconds < 3600) return parts(seconds, 60, "min", "s");
-  if (minutes < 48 * 60) return parts(minutes, 60, "h", "min");
-  return parts(Math.round(seconds / 3600), 24, "d", "h");
-}
+// Times of the timeline in words, names from a trace, and elements.
 const exact = (ns) => {
   const [unit, size] = ns >= 1e9 ? ["s", 1e9] : ns >= 1e6 ? ["ms", 1e6] : ["µs", 1e3];
   return `${(ns / size).toFixed(Math.round(Math.log10(size))).replace(/\.?0+$/, "")}\u00a0${unit}`;
@@ -29,7 +16,6 @@ function scale(from, to, width) {
   }
   return { pace, write };
 }
-const grouped = (value) => String(value).replace(/\B(?=(\d{3})+$)/g, ",");
 // Of a name from a trace: without what turns the direction of text or breaks lines, and not longer than can be read.
 const clean = (text, most = 160) => {
   const plain = text.replace(/[\u200e\u200f\u061c\u202a-\u202e\u2066-\u2069]/g, "").replace(/\s+/g, " ");

@@ -51,6 +51,7 @@ def test_the_curve_can_be_read_at_the_pointer() -> None:
     numbers = [float(number) for number in re.findall(r"[0-9.]+", area.get("d") or "")]
     corners = [(float(x0) + x * float(per_x), float(y0) + y * float(per_y)) for x, y in zip(numbers[::2], numbers[1::2], strict=True)]
     assert form == ["{}", "s"]
+    assert area.get("data-unit") == "%"
     assert (pytest.approx(25, abs=0.1), pytest.approx(80, abs=0.2)) in corners
     assert (pytest.approx(50, abs=0.1), pytest.approx(80, abs=0.2)) in corners
     assert (pytest.approx(100, abs=0.1), pytest.approx(20, abs=0.2)) in corners
