@@ -221,6 +221,27 @@ def test_a_link_works_again_after_the_reader_moved_away(browse: Any) -> None:
     assert first == again != moved
 
 
+@pytest.mark.parametrize("fragment", ["", "#kernels", "#t=0-5000"])
+def test_back_from_a_link_shows_what_was_shown_before_it(browse: Any, fragment: str) -> None:
+    """The shown time, the button of the view, and the place of the page where the link is."""
+    link = "#rule-StepOutlier a.show"
+    state = f"[{VIEW}, document.querySelector('[aria-pressed]').getAttribute('aria-pressed'), Math.round(scrollY)]"
+    _, _, before, there, back, _, forward = browse(
+        {"run": f"document.querySelector('{link}').scrollIntoView()"},
+        {"run": "document.getElementById('timeline-view').timeline.zoom(0.5)" if fragment else "0"},
+        {"wait": 50, "run": state},
+        {"click": link, "wait": 200, "run": state},
+        {"back": True, "wait": 200, "run": state},
+        {"run": "history.forward()"},
+        {"wait": 200, "run": state},
+        fragment=fragment,
+    )
+    assert before[0] != there[0]
+    assert back[:2] == before[:2]
+    assert back[2] == pytest.approx(before[2], abs=2)
+    assert forward[0] == there[0]
+
+
 def test_the_view_becomes_the_address(browse: Any) -> None:
     untouched, early, view, late = browse(
         {"run": "location.hash", "wait": 600},
