@@ -175,14 +175,34 @@ def test_a_rank_alone_keeps_the_time(browse: Any) -> None:
 @pytest.mark.parametrize(
     ("fragment", "labels"),
     [
-        ("#t=304868-305410", ["304.9\u00a0s", "305.0\u00a0s", "305.1\u00a0s", "305.2\u00a0s", "305.3\u00a0s"]),
+        (
+            "#t=304868-305410",
+            [
+                "5\u00a0min\u00a04.9\u00a0s",
+                "5\u00a0min\u00a05.0\u00a0s",
+                "5\u00a0min\u00a05.1\u00a0s",
+                "5\u00a0min\u00a05.2\u00a0s",
+                "5\u00a0min\u00a05.3\u00a0s",
+            ],
+        ),
+        ("#t=59999-60000.5", ["59.9990\u00a0s", "59.9995\u00a0s", "1\u00a0min"]),
+        (
+            "#t=299999.9-300000.4",
+            [
+                "4\u00a0min\u00a059.9999\u00a0s",
+                "5\u00a0min",
+                "5\u00a0min\u00a00.0001\u00a0s",
+                "5\u00a0min\u00a00.0002\u00a0s",
+                "5\u00a0min\u00a00.0003\u00a0s",
+            ],
+        ),
         ("#t=1000-1000.005", ["1.000000\u00a0s", "1.000001\u00a0s", "1.000002\u00a0s", "1.000003\u00a0s", "1.000004\u00a0s"]),
         ("#t=0-0.5", ["0\u00a0µs", "100\u00a0µs", "200\u00a0µs", "300\u00a0µs", "400\u00a0µs"]),
-        ("#t=0-1122000", ["0\u00a0s", "200\u00a0s", "400\u00a0s", "600\u00a0s", "800\u00a0s", "1,000\u00a0s"]),
+        ("#t=0-1122000", ["0\u00a0s", "5\u00a0min", "10\u00a0min", "15\u00a0min"]),
     ],
 )
 def test_the_ruler_has_absolute_times(browse: Any, fragment: str, labels: list[str]) -> None:
-    """One unit, with the decimals that tell neighbors apart."""
+    """With the decimals that distinguish neighbors; from a minute in parts."""
     record = """(() => {
       const written = [], pen = CanvasRenderingContext2D.prototype, own = pen.fillText;
       pen.fillText = function (text, x, y) { if (y === 16) written.push(text); return own.call(this, text, x, y); };
@@ -191,6 +211,14 @@ def test_the_ruler_has_absolute_times(browse: Any, fragment: str, labels: list[s
       return written;
     })()"""
     assert browse({"wait": 100, "run": record}, fragment=fragment) == [labels]
+
+
+def test_the_start_of_an_event_is_exact_in_the_words_of_the_ruler(browse: Any) -> None:
+    """The step begins at 45% of 1,122 s."""
+    select = "document.getElementById('timeline-view').timeline.select(0)"
+    start = "document.querySelector('#tl-panel-0').innerText.replaceAll('\\u00a0', ' ')"
+    (text,) = browse({"run": select}, {"wait": 50, "run": start})[1:]
+    assert "8 min 24.9 s after the start" in text
 
 
 def test_findings_lead_to_where_they_show(browse: Any, rich: Report) -> None:
@@ -223,7 +251,7 @@ def test_a_link_works_again_after_the_reader_moved_away(browse: Any) -> None:
 
 @pytest.mark.parametrize("fragment", ["", "#kernels", "#t=0-5000"])
 def test_back_from_a_link_shows_what_was_shown_before_it(browse: Any, fragment: str) -> None:
-    """The shown time, the button of the view, and the place of the page where the link is."""
+    """The shown time, the button of the view, and the place of the link."""
     link = "#rule-StepOutlier a.show"
     state = f"[{VIEW}, document.querySelector('[aria-pressed]').getAttribute('aria-pressed'), Math.round(scrollY)]"
     _, _, before, there, back, _, forward = browse(

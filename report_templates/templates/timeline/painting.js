@@ -279,7 +279,7 @@ function addPainting(app) {
       if (at === undefined) continue;
       taken.push([at, at + long]);
       pen.fillStyle = colors.ink;
-      pen.fillText(one.label, at, bottom - 4);
+      pen.fillText(one.label, at, bottom - 3);
     }
   }
 
