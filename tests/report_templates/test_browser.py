@@ -161,6 +161,18 @@ def test_without_script_every_row_is_there_and_no_dead_button(browse: Any) -> No
     assert answer["value"] == {"rows": 340, "buttons": 0}
 
 
+def test_the_contents_never_cover_the_footer(browse: Any) -> None:
+    """At the end of the page, with contents that are higher than the window."""
+    apart = """(async () => {
+      scrollTo(0, document.documentElement.scrollHeight);
+      await new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)));
+      const [nav, foot] = ["nav", "footer"].map((name) => document.querySelector(name).getBoundingClientRect());
+      return [nav.right <= foot.left || nav.bottom <= foot.top, nav.bottom <= innerHeight, foot.bottom <= innerHeight + 1];
+    })()"""
+    for answer in browse([{"scheme": "light", "width": width, "run": apart} for width in (1280, 1920)]):
+        assert answer["value"] == [True, True, True]
+
+
 UNFOLD = """for (const part of document.querySelectorAll("details")) part.open = true;"""
 # Links within sentences are exempt in WCAG 2.5.8, and so are those whose neighbors are 24 px away: rows of a table.
 SMALL = f"""(() => {{
