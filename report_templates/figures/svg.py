@@ -27,8 +27,9 @@ def number(value: float) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".")
 
 
-def document(width: float, height: float, body: list[str]) -> str:
-    box = f"0 0 {number(width)} {number(height)}"
+def document(width: float, height: float, body: list[str], *, left: float = 0.0) -> str:
+    """Return the SVG of a figure. ``left``: space left of x = 0, as for an axis."""
+    box = f"{number(0.0 - left)} 0 {number(width)} {number(height)}"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{number(width)}" height="{number(height)}" viewBox="{box}" '
         f'{SHARED} font-size="11">' + "".join(body) + "</svg>"
