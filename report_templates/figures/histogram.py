@@ -103,15 +103,15 @@ def histogram(groups: Sequence[Bins], meaning: str, counted: str, *, width: floa
     return svg.document(width, bottom + 20, body)
 
 
-def panels(groups: Sequence[Bins], details: Sequence[str], meanings: Sequence[str]) -> str:
-    """Return SVG text of two columns of small histograms, each with its own axis.
+def panels(groups: Sequence[Bins], details: Sequence[str], meanings: Sequence[str], *, columns: int = 2) -> str:
+    """Return SVG text of small histograms in columns, each with its own axis.
 
     A label, the count of values above the last edge, and a line of ``details`` are above each.
     """
     body = []
     for number, (group, detail, meaning) in enumerate(zip(groups, details, meanings, strict=True)):
-        left = (number % 2) * (svg.WIDE - _PANEL)
-        top = (number // 2) * _PANEL_ROW
+        left = (number % columns) * (svg.WIDE - _PANEL)
+        top = (number // columns) * _PANEL_ROW
         axis = Axis(group.edges[0], group.edges[-1], left, left + _PANEL, group.logarithmic)
         base = top + 32 + _BARS
         room = _PANEL
@@ -124,7 +124,7 @@ def panels(groups: Sequence[Bins], details: Sequence[str], meanings: Sequence[st
         body += draw_axis(axis, base, None, 5)
         body.append(svg.line(left, base, left + _PANEL, base, GRID))
         body += _bars(group, axis, base, _BARS, meaning)
-    return svg.document(svg.WIDE, -(-len(groups) // 2) * _PANEL_ROW - 12, body)
+    return svg.document(svg.WIDE if columns > 1 else _PANEL, -(-len(groups) // columns) * _PANEL_ROW - 12, body)
 
 
 def _bars(group: Bins, axis: Axis, base: float, tall: float, meaning: str) -> list[str]:

@@ -20,6 +20,7 @@ _FEWEST: Final = 6  # letters
 _EDGE: Final = 1.0  # width of the edge of a pale field; smaller ones have none
 WIDE: Final = 720.0  # of a figure over the whole page
 HALF: Final = 354.0  # of small multiples, two next to each other
+SMALL: Final = 340.0  # of a drawing for a narrow screen
 NARROW: Final = 416.0  # of a figure next to its table; in the PDF its letters are as large as those of a wide one
 
 

@@ -128,7 +128,7 @@ def _data(report: Report) -> str | None:
 
 
 def _strip(report: Report, verdicts: Sequence[Judged]) -> list[Block | Only]:
-    """Draw the job; in HTML also for a narrow screen."""
+    """Draw the job."""
     strip = report.job_strip
     assert strip is not None
     start = strip.start_ns
@@ -143,13 +143,9 @@ def _strip(report: Report, verdicts: Sequence[Judged]) -> list[Block | Only]:
         job_strip(strip.end_ns - start, phases, times, strip.utilization, marks),
         _strip_alt(strip),
         _caption(strip, report, verdicts),
+        small=job_strip(strip.end_ns - start, phases, times, strip.utilization, marks, width=NARROW),
     )
-    narrow = job_strip(strip.end_ns - start, phases, times, strip.utilization, marks, width=NARROW)
-    return [
-        drawn,
-        Only("html", dataclasses.replace(drawn, id="summary-strip-narrow", svg=narrow)),
-        Only("html", Texts("spans", _spans(strip))),
-    ]
+    return [drawn, Only("html", Texts("spans", _spans(strip)))]
 
 
 def _spans(strip: JobStrip) -> list[tuple[str, Span]]:
@@ -228,9 +224,7 @@ def _split(report: Report) -> Iterator[Block | Only]:
     more = f" {count(left_out)} more differ from the median." if left_out else ""
     span = max(device.first_ns + device.span_ns for device in devices) - min(device.first_ns for device in devices)
     caption = say("GPU time in the {} profile window by activity.{}", duration(span), more)
-    drawn = Figure("summary-time", time_split(PARTS, rows), alt, caption)
-    yield drawn
-    yield Only("html", dataclasses.replace(drawn, id="summary-time-narrow", svg=time_split(PARTS, rows, width=NARROW)))
+    yield Figure("summary-time", time_split(PARTS, rows), alt, caption, small=time_split(PARTS, rows, width=NARROW))
 
 
 def alike(devices: Sequence[DeviceTime]) -> tuple[list[tuple[str, list[float]]], int]:
