@@ -36,7 +36,7 @@ class Figure:
     """A drawing. ``alt``: its content in this run; ``caption``: how to read it.
 
     ``legend``: the parts of a ring as a table with bars, which replaces the ring except on the dashboard. ``below``: a second ring with
-    the same legend.
+    the same legend. ``small``: the drawing for a narrow screen, if it is not the same.
     """
 
     id: str
@@ -45,6 +45,12 @@ class Figure:
     caption: Markup
     legend: Table | None = None
     below: Figure | None = None
+    small: str = ""
+
+    @property
+    def for_small(self) -> Figure:
+        """Return the figure with its drawing for a narrow screen."""
+        return dataclasses.replace(self, svg=self.small)
 
     @property
     def macro(self) -> str:
@@ -70,7 +76,7 @@ class Figure:
         return self.width <= NARROW
 
     @property
-    def small(self) -> bool:
+    def third(self) -> bool:
         return self.width <= THIRD
 
 

@@ -10,7 +10,7 @@ from typing import Final
 from ..text.formats import clip, count
 from . import svg
 from .dot_plot import limit_names
-from .histogram import Axis, draw_axis
+from .histogram import Axis, bins_read, draw_axis
 from .palette import GRID, INK, MEANINGS, MUTED
 
 _ROW: Final = 30.0
@@ -58,7 +58,8 @@ def distribution(
         highest = base - math.log1p(max(row.counts)) * scale
         for tick, y in ((max(row.counts), highest), (0, base))[: 1 if base - highest < _APART else 2]:
             body.append(svg.text(left - 4, y + 3.5, count(round(tick)), anchor="end", fill=MUTED, size=9))
-        body.append(svg.path(_bars(row, axis, base, scale), MEANINGS[meaning]))
+        data = bins_read(row.edges, row.counts)
+        body.append(svg.path(_bars(row, axis, base, scale), MEANINGS[meaning], title=row.label or quantity, data=data))
         if row.median is not None:
             x = axis.x(row.median)
             body.append(svg.line(x, base, x, base - tall + 3, INK, dashes="3 2"))

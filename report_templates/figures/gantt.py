@@ -14,13 +14,15 @@ import numpy as np
 import numpy.typing as npt
 
 from ..text.formats import clip
+from . import marks as shared
 from . import svg
-from .axes import nice_ticks, time_unit
+from .axes import TimeUnit, nice_ticks, time_unit
 from .palette import GRID, INK, MEANINGS, MUTED, ON, PAPER
 
 WIDTH: Final = 720.0
 _TOP, _ROW, _BAR, _RIGHT = 28.0, 18.0, 14.0, 12.0
 _COLUMN: Final = 1.5  # px
+_MARK: Final = 8.0  # px above the strips: marks over them would hide the events of a short profile window
 _LETTERS: Final = 7  # a shortened name needs at least, to be distinct
 _SEPARATE: Final = 3.0  # px; a wider event is drawn by itself
 _LEVELS: Final = 4
@@ -54,29 +56,40 @@ class Row:
     gaps: Sequence[tuple[float, float]] = ()
 
 
-def gantt(rows: Sequence[Row], low: float, high: float, *, origin: float = 0.0) -> str:
-    """Return SVG text of ``low`` to ``high``; the axis begins at ``origin`` (ns)."""
+def gantt(rows: Sequence[Row], low: float, high: float, *, origin: float = 0.0, marks: Sequence[shared.Mark] = ()) -> str:
+    """Return SVG text of ``low`` to ``high``; the axis begins at ``origin`` (ns).
+
+    ``marks`` are cut at both ends.
+    """
     labels, widest = svg.column((row.label for row in rows), 34, 200, 10)
     left = 12 + widest
     scale = (WIDTH - left - _RIGHT) / max(high - low, 1.0)
-    bottom = _TOP + _ROW * len(rows)
+    top = _TOP + (shared.NAMES + _MARK if marks else 0.0)
+    bottom = top + _ROW * len(rows)
     body = _legend([kind for kind in range(len(KINDS)) if any(not row.level and bool((row.kind == kind).any()) for row in rows)])
     unit = time_unit(max(high - origin, 1.0))
     for tick in nice_ticks((low - origin) / unit.nanoseconds, (high - origin) / unit.nanoseconds, 7):
         x = left + (tick * unit.nanoseconds + origin - low) * scale
-        body.append(svg.line(x, _TOP - 3, x, bottom, GRID))
+        body.append(svg.line(x, top - 3, x, bottom, GRID))
         anchor = "end" if x > WIDTH - 36 else "middle"
         body.append(svg.text(min(x, WIDTH - 2), bottom + 13, f"{tick:.10g} {unit.name}", anchor=anchor, fill=MUTED, size=10))
+
+    def across(time: float) -> float:
+        return left + (min(max(time, low), high) - low) * scale
+
+    body += shared.names(marks, across, left, WIDTH - _RIGHT, top - _MARK - 5)
+    body += shared.behind(marks, across, top - _MARK - 2, bottom)
     for number, (label, row) in enumerate(zip(labels, rows, strict=True)):
-        y = _TOP + _ROW * number
+        y = top + _ROW * number
         body.append(svg.text(left - 7, y + _BAR / 2 + 3.5, label, anchor="end", size=10))
-        body += _line(row, left, y, low, high, scale) if row.level else _strip(row, left, y, low, high, scale)
+        body += _line(row, left, y, low, high, scale) if row.level else _strip(row, left, y, low, high, scale, origin, unit)
         for begin, end in row.gaps:
             body += _blank(left + (max(begin, low) - low) * scale, left + (min(end, high) - low) * scale, y)
+    body += shared.before(marks, across, top - _MARK - 2, top - 2, WIDTH - _RIGHT)
     return svg.document(WIDTH, bottom + 18, body)
 
 
-def _strip(row: Row, left: float, y: float, low: float, high: float, scale: float) -> list[str]:
+def _strip(row: Row, left: float, y: float, low: float, high: float, scale: float, origin: float, unit: TimeUnit) -> list[str]:
     start = (np.clip(row.start, low, high) - low) * scale
     end = (np.clip(row.end, low, high) - low) * scale
     wide = end - start
@@ -127,10 +140,13 @@ def _strip(row: Row, left: float, y: float, low: float, high: float, scale: floa
             meaning = _COLOR.get(KINDS[kind_of], KINDS[kind_of])
             free = float(end[i])
             texts.append(svg.text(left + float(start[i]) + 4, y + 12, clip(name, room), fill=ON[meaning], size=9, code=True))
-    drawn = [svg.rect(left, y, (high - low) * scale, _BAR, GRID, opacity=0.3, edge=False)]
+    start_of, per = (low - left / scale - origin) / unit.nanoseconds, 1 / scale / unit.nanoseconds
+    data = f' data-strip="{start_of:.9g} {per:.7g} {unit.name}"'
+    drawn = [svg.rect(left, y, (high - low) * scale, _BAR, GRID, opacity=0.3, edge=False, title=row.label, data=data)]
     for (kind_of, level_of), shapes in sorted(paths.items()):
         name = KINDS[kind_of]
-        drawn.append(svg.path("".join(shapes), MEANINGS[_COLOR.get(name, name)], opacity=(0.3, 0.5, 0.75, 1.0)[level_of - 1]))
+        color, opacity = MEANINGS[_COLOR.get(name, name)], (0.3, 0.5, 0.75, 1.0)[level_of - 1]
+        drawn.append(svg.path("".join(shapes), color, opacity=opacity, data=f' data-kind="{_WORD.get(name, name)}"'))
     if edges:
         drawn.append(svg.path("".join(edges), INK))
     return drawn + texts
@@ -151,7 +167,7 @@ def _blank(begin: float, end: float, y: float) -> list[str]:
                 f"l0 0.7L{svg.number(first)} {svg.number(y + _BAR - (first - at) + 0.7)}z"
             )
         at += 6.0
-    drawn = [svg.rect(begin, y, end - begin, _BAR, PAPER), svg.path("".join(strokes), MUTED, opacity=0.6)]
+    drawn = [svg.rect(begin, y, end - begin, _BAR, PAPER, data=' data-kind="not recorded"'), svg.path("".join(strokes), MUTED, opacity=0.6)]
     words = "not recorded"
     if end - begin > svg.width_of(words, 9) + 12:
         wide, middle = svg.width_of(words, 9) + 6, (begin + end) / 2

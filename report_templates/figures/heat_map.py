@@ -42,7 +42,11 @@ def heat_map(blocks: Sequence[Heat], unit_name: str, *, width: float = svg.NARRO
         top += _TITLE
         body.append(svg.text(_LEFT, top - 6, block.title, fill=MUTED, size=10))
         shares = [[None if value is None else value / 100 for value in line] for line in block.values]
-        body.append(image(_LEFT + block.start_ns * scale, top, (block.end_ns - block.start_ns) * scale, field, shares))
+        ends = " ".join(f"{ns / time.nanoseconds:.6g}" for ns in (block.start_ns, block.end_ns))
+        data = f' data-heat="{ends} {time.name} {unit_name} {" ".join(map(str, block.units))}"'
+        body.append(
+            image(_LEFT + block.start_ns * scale, top, (block.end_ns - block.start_ns) * scale, field, shares, title=block.title, data=data)
+        )
         row = field / len(block.units)
         for index in range(0, len(block.units), _every(row)):
             name = f"{unit_name} {block.units[index]}"

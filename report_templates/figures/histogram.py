@@ -13,7 +13,6 @@ from .axes import nice_ticks, time_unit
 from .palette import GRID, INK, MEANINGS, MUTED
 
 _ROW, _TOP = 21.0, 20.0
-_ACROSS = 3
 _PANEL_ROW, _BARS = 118.0, 52.0
 _SLIM = 3.0  # least width of the bars of a row: nearly equal values stay visible
 _VISIBLE = 1.5  # least height of a bar: a few outliers among thousands of steps stay visible
@@ -104,28 +103,29 @@ def histogram(groups: Sequence[Bins], meaning: str, counted: str, *, width: floa
     return svg.document(width, bottom + 20, body)
 
 
-def panels(groups: Sequence[Bins], details: Sequence[str], meanings: Sequence[str]) -> str:
-    """Return SVG text of rows of three small histograms, each with its own axis.
+def panels(groups: Sequence[Bins], details: Sequence[str], meanings: Sequence[str], *, columns: int = 3) -> str:
+    """Return SVG text of small histograms in columns, each with its own axis.
 
     A label, the count of values above the last edge, and a line of ``details`` are above each.
     """
+    wide = svg.THIRD if columns > 1 else svg.SMALL
     body = []
     for number, (group, detail, meaning) in enumerate(zip(groups, details, meanings, strict=True)):
-        left = (number % _ACROSS) * (svg.WIDE - svg.THIRD) / (_ACROSS - 1)
-        top = (number // _ACROSS) * _PANEL_ROW
-        axis = Axis(group.edges[0], group.edges[-1], left, left + svg.THIRD, group.logarithmic)
+        left = (number % columns) * (svg.WIDE - wide) / max(columns - 1, 1)
+        top = (number // columns) * _PANEL_ROW
+        axis = Axis(group.edges[0], group.edges[-1], left, left + wide, group.logarithmic)
         base = top + 32 + _BARS
-        room = svg.THIRD
+        room = wide
         if group.beyond:
             above = f"{count(group.beyond)} above {duration(group.edges[-1])} not drawn"
             room -= svg.width_of(above, 10) + 10
-            body.append(svg.text(left + svg.THIRD, top + 11, above, anchor="end", fill=MUTED, size=10))
+            body.append(svg.text(left + wide, top + 11, above, anchor="end", fill=MUTED, size=10))
         body.append(svg.text(left, top + 11, svg.fitted(group.label, room, bold=True), bold=True))
-        body.append(svg.text(left, top + 24, svg.fitted(detail, svg.THIRD, 10), fill=MUTED, size=10))
+        body.append(svg.text(left, top + 24, svg.fitted(detail, wide, 10), fill=MUTED, size=10))
         body += draw_axis(axis, base, None, 5)
-        body.append(svg.line(left, base, left + svg.THIRD, base, GRID))
+        body.append(svg.line(left, base, left + wide, base, GRID))
         body += _bars(group, axis, base, _BARS, meaning)
-    return svg.document(svg.WIDE, -(-len(groups) // _ACROSS) * _PANEL_ROW - 12, body)
+    return svg.document(svg.WIDE if columns > 1 else wide, -(-len(groups) // columns) * _PANEL_ROW - 12, body)
 
 
 def _bars(group: Bins, axis: Axis, base: float, tall: float, meaning: str) -> list[str]:
@@ -137,10 +137,12 @@ def _bars(group: Bins, axis: Axis, base: float, tall: float, meaning: str) -> li
         first, last = axis.x(group.edges[filled[0]]), axis.x(group.edges[filled[-1] + 1])
         if last - first < _SLIM:
             middle = (first + last) / 2
-            drawn.append(svg.rect(middle - _SLIM / 2, base - tall, _SLIM, tall, MEANINGS[meaning]))
+            title = f"{count(sum(group.counts))} at {duration(group.edges[filled[0]])}"
+            drawn.append(svg.rect(middle - _SLIM / 2, base - tall, _SLIM, tall, MEANINGS[meaning], title=title))
         else:
             title = group.label or f"{count(sum(group.counts))} in all"
-            drawn.append(svg.path(_outline(group, axis, base, tall / highest), MEANINGS[meaning], title=title, data=_counts(group)))
+            data = bins_read(group.edges, group.counts)
+            drawn.append(svg.path(_outline(group, axis, base, tall / highest), MEANINGS[meaning], title=title, data=data))
     limit = group.limit if group.limit is not None and group.edges[0] <= group.limit <= group.edges[-1] else None
     for value, dashes in ((group.mark, "3 2"), (limit, None)):
         if value is not None:
@@ -149,16 +151,28 @@ def _bars(group: Bins, axis: Axis, base: float, tall: float, meaning: str) -> li
     return drawn
 
 
-def _counts(group: Bins) -> str:
-    """Return the attribute with the counts; "" for edges without a rule."""
-    low, high, bins = group.edges[0], group.edges[-1], len(group.counts)
-    ratio = (high / low) ** (1 / bins) if group.logarithmic and low > 0 else 0.0
-    ruled = [low * ratio**i if ratio else low + (high - low) * i / bins for i in range(bins + 1)]
-    if any(abs(edge - given) > (after - edge) / 100 for edge, after, given in zip(ruled, ruled[1:], group.edges, strict=False)):
+def bins_read(edges: Sequence[float], counts: Sequence[float]) -> str:
+    """Return the attribute from which tooltip.js reads the bars.
+
+    It is empty if the edges are neither equally far apart nor in equal ratios.
+    """
+    low, high, bins = edges[0], edges[-1], len(counts)
+    ratio = (high / low) ** (1 / bins) if low > 0 else 1.0
+    spacings = {
+        "even": [low + (high - low) * i / bins for i in range(bins + 1)],
+        "log": [low * ratio**i for i in range(bins + 1)],
+    }
+    spacing = next((name for name, ruled in spacings.items() if _near(ruled, edges)), None)
+    if spacing is None:
         return ""
     unit = time_unit(high)
-    ends = f"{low / unit.nanoseconds:.6g} {high / unit.nanoseconds:.6g} {'log' if ratio else 'even'} {unit.name}"
-    return f' data-bins="{ends} {" ".join(map(str, group.counts))}"'
+    ends = f"{low / unit.nanoseconds:.6g} {high / unit.nanoseconds:.6g} {spacing} {unit.name}"
+    return f' data-bins="{ends} {" ".join(f"{entries:.6g}" for entries in counts)}"'
+
+
+def _near(ruled: Sequence[float], edges: Sequence[float]) -> bool:
+    """Return whether all edges are within a hundredth of a bin."""
+    return all(abs(edge - given) <= (after - edge) / 100 for edge, after, given in zip(ruled, ruled[1:], edges, strict=False))
 
 
 def _outline(group: Bins, axis: Axis, base: float, scale: float) -> str:

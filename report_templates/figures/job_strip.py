@@ -19,6 +19,7 @@ _PHASE = 16.0
 _ROW = 14.0  # of a label
 _GAP = 10.0  # between labels of one row
 _SIZE = 10.0
+_AXIS = 36.0  # width
 _MOST_ROWS = 4
 _BROKEN = 2.5  # stretches without a sample, from which the curve has a gap
 _SHORT = {"initialization": "init", "finalization": "end"}
@@ -46,7 +47,10 @@ def job_strip(
 ) -> str:
     """Return SVG text.
 
-    ``length``: of the job, in ns; ``percents``: means of the stretches that begin at ``times``."""
+    ``length``: of the job, in ns; ``percents``: means of the stretches that begin at ``times``.
+    The axis of the percentages is left of 0."""
+    left = _AXIS if times else 0.0
+    full, width = width, width - left
     scale = width / length
     named = [mark for mark in marks if mark.label]
     rows = _rows(named, scale, width)
@@ -58,18 +62,20 @@ def job_strip(
             body.append(svg.rect(phase.start * scale, top, (phase.end - phase.start) * scale, bottom - top, MEANINGS["idle"]))
     if times:
         body.append(svg.line(0, top, width, top, GRID))
+        ends = (("100%", top + 8), ("0%", bottom))
+        body += [svg.text(-5, y, text, anchor="end", fill=MUTED, size=_SIZE) for text, y in ends]
         color = MEANINGS["computation"]
         unit = time_unit(length)
-        axes = svg.Axes(0, 1 / scale / unit.nanoseconds, 100 * bottom / _CURVE, -100 / _CURVE, f"{{}} {unit.name}")
+        axes = svg.Axes(0, 1 / scale / unit.nanoseconds, 100 * bottom / _CURVE, -100 / _CURVE, f"{{}} {unit.name}", "%")
         drawn = [_area(part, scale, bottom) for part in _parts(times, percents)]
-        body += [svg.path(area, color, opacity=0.55, stroke=color, title="utilization in percent", data=axes) for area in drawn]
+        body += [svg.path(area, color, opacity=0.55, stroke=color, title="utilization", data=axes) for area in drawn]
     body.append(svg.line(0, bottom, width, bottom, MUTED))
     for mark, row in zip(named, rows, strict=True):
         body += _label(mark, row, scale, width, top)
     body += before(marks, scale.__mul__, top, bottom, width)
     body += _phases(phases, scale, width, bottom + 3)
     end = bottom + (3 + _PHASE if phases else 0)
-    return svg.document(width, end + 16, body + _axis(length, scale, width, end + 12))
+    return svg.document(full, end + 16, body + _axis(length, scale, width, end + 12), left=left)
 
 
 def _parts(times: Sequence[float], percents: Sequence[float]) -> list[list[tuple[float, float, float]]]:
@@ -116,12 +122,12 @@ def _wide(mark: Mark, width: float) -> float:
 
 def _left(mark: Mark, scale: float, width: float) -> float:
     """Return the left end of the label: centered on the mark, but inside the figure."""
-    middle, wide = (mark.start + mark.end) / 2 * scale, _wide(mark, width)
+    middle, wide = mark.middle * scale, _wide(mark, width)
     return min(max(middle - wide / 2, 0.0), max(width - wide, 0.0))
 
 
 def _label(mark: Mark, row: int, scale: float, width: float, top: float) -> list[str]:
-    left, x = _left(mark, scale, width), (mark.start + mark.end) / 2 * scale
+    left, x = _left(mark, scale, width), mark.middle * scale
     y = top - 6 - _ROW * row
     return [svg.line(x, y + 2, x, top, MUTED if row == 0 else GRID), svg.text(left, y, _text(mark, width), fill=INK, size=_SIZE)]
 

@@ -48,11 +48,12 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """Lines over one y axis, named ``title``. ``top``: its end, from zero (else both ends are the data's)."""
+    """Lines over one y axis, named ``title``, in ``unit``. ``top``: its end, from zero (else both ends are the data's)."""
 
     title: str
     lines: Sequence[Line]
     top: float | None = None
+    unit: str = ""
 
 
 def lines(
@@ -88,9 +89,10 @@ def lines(
     body = shared.names(marks, across_at, _LEFT, width, _TOP + _TITLE + named - 3)
     for number, panel in enumerate(panels):
         top = _TOP + _TITLE + number * (_TITLE + height + 8) + named
-        body.append(
-            svg.text(_LEFT, top - 8 - (named if number == 0 else 0), svg.fitted(panel.title, right - _LEFT, 10), fill=MUTED, size=10)
-        )
+        heading = f"{panel.title}, {panel.unit}" if panel.unit else panel.title
+        if svg.width_of(heading, 10) > right - _LEFT and panel.unit:
+            heading = panel.unit  # the caption has the quantity as well
+        body.append(svg.text(_LEFT, top - 8 - (named if number == 0 else 0), svg.fitted(heading, right - _LEFT, 10), fill=MUTED, size=10))
         body += shared.behind(marks, across_at, top, top + height)
         labeled = [line.label for line in panel.lines if line.label is not None]
         lower, upper = _ends(panel)
@@ -109,7 +111,7 @@ def lines(
             if lows and len(labeled) <= 4:
                 band = [*zip(across, highs, strict=True), *zip(reversed(across), reversed(lows), strict=True)]
                 body.append(svg.path(svg.shape(band) + "Z", line.color, opacity=0.16))
-            axes = svg.Axes((low - _LEFT / scale) / per_x, 1 / scale / per_x, upper + top / tall, -1 / tall, form)
+            axes = svg.Axes((low - _LEFT / scale) / per_x, 1 / scale / per_x, upper + top / tall, -1 / tall, form, panel.unit)
             stroke, title = 1.8 if line.outlier else 1.2, line.label or panel.title
             body.append(svg.curve(zip(across, ups, strict=True), line.color, stroke, dashes=dashes, title=title, axes=axes))
             if len(across) < 3:

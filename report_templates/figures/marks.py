@@ -32,6 +32,11 @@ class Mark:
     end: float
     kind: Literal["dip", "window", "slow"] = "dip"
 
+    @property
+    def middle(self) -> float:
+        """Return the value above which its label is centered."""
+        return self.start if self.kind == "slow" else (self.start + self.end) / 2
+
 
 def behind(marks: Sequence[Mark], x: Callable[[float], float], top: float, bottom: float) -> list[str]:
     """Draw the dips, which are behind the data."""
@@ -70,7 +75,7 @@ def names(marks: Sequence[Mark], x: Callable[[float], float], left: float, right
     body = []
     for mark in sorted(marks, key=lambda mark: mark.kind == "slow"):
         wide = svg.width_of(mark.label, _SIZE)
-        start = min(max((x(mark.start) + x(mark.end)) / 2 - wide / 2, left), right - wide)
+        start = min(max(x(mark.middle) - wide / 2, left), right - wide)
         if all(start >= end + _GAP or start + wide <= begin - _GAP for begin, end in taken):
             taken.append((start, start + wide))
             body.append(svg.text(start, y, mark.label, size=_SIZE))

@@ -10,17 +10,30 @@ from functools import cache
 from typing import Final
 
 from .palette import BRIGHTNESS
-from .svg import number
+from .svg import number, text_of
 
-_STEPS: Final = 200  # colors between a share of 0 and of 1
+_STEPS: Final = 100  # colors between a share of 0 and of 1: tooltip.js reads each as a percentage
 _OPEN: Final = _STEPS + 1  # the transparent color
 
 
-def image(x: float, y: float, width: float, height: float, rows: Sequence[Sequence[float | None]]) -> str:
-    """Draw rows of one length, from 0 (dark) to 1 (light); None is transparent."""
+def image(
+    x: float,
+    y: float,
+    width: float,
+    height: float,
+    rows: Sequence[Sequence[float | None]],
+    *,
+    title: str | None = None,
+    data: str = "",
+) -> str:
+    """Draw rows of one length, from 0 (dark) to 1 (light); None is transparent.
+
+    ``data``: as of :func:`.svg.path`.
+    """
     extent = f'x="{number(x)}" y="{number(y)}" width="{number(width)}" height="{number(height)}"'
-    data = base64.b64encode(_png(rows)).decode()
-    return f'<image {extent} preserveAspectRatio="none" image-rendering="pixelated" href="data:image/png;base64,{data}"/>'
+    png = base64.b64encode(_png(rows)).decode()
+    tail = f"><title>{text_of(title)}</title></image>" if title else "/>"
+    return f'<image {extent} preserveAspectRatio="none" image-rendering="pixelated" href="data:image/png;base64,{png}"{data}{tail}'
 
 
 def _png(rows: Sequence[Sequence[float | None]]) -> bytes:

@@ -30,27 +30,41 @@ class Bar:
     note: str = ""
 
 
-def step_bars(parts: Sequence[Part], bars: Sequence[Bar], below: Part, unit: str, *, top: float, titles: bool = True) -> str:
+def step_bars(
+    parts: Sequence[Part], bars: Sequence[Bar], below: Part, unit: str, *, top: float, titles: bool = True, width: float = svg.WIDE
+) -> str:
     """Return SVG text; values are in ``unit``.
 
-    Bars longer than ``top`` end there, with their length above. ``titles``: tooltips of the parts, which are most of the text.
+    Bars longer than ``top`` end there, with their length above. ``titles``: tooltips of the parts, which are most of the text; without
+    them a part of all bars is one path.
     """
     used = [i for i in range(len(parts)) if any(bar.values[i] > 0 for bar in bars)]
     depth = max(bar.below for bar in bars)
     scale = _HEIGHT / (top or 1.0)
-    body, top_y = legend([*(parts[i] for i in used), *([below] if depth > 0 else [])], _LEFT, None, svg.WIDE)
+    body, top_y = legend([*(parts[i] for i in used), *([below] if depth > 0 else [])], _LEFT, None, width)
     top_y += 10
     zero = top_y + _HEIGHT
     bottom = zero + min(depth, top) * scale
     for tick in nice_ticks(0, top, 5):
         y = zero - tick * scale
-        body.append(svg.line(_LEFT, y, svg.WIDE - _RIGHT, y, GRID))
+        body.append(svg.line(_LEFT, y, width - _RIGHT, y, GRID))
         number = formats.united(formats.tick(tick), unit)
         body.append(svg.text(_LEFT - 6, y + 4, number, anchor="end", fill=MUTED, size=10))
-    slot = (svg.WIDE - _LEFT - _RIGHT) / len(bars)
+    slot = (width - _LEFT - _RIGHT) / len(bars)
     wide = min(_WIDEST, slot * 0.82)
-    named = -(-len(bars) // max(1, int((svg.WIDE - _LEFT - _RIGHT) / (14 + max(svg.width_of(bar.label, 10) for bar in bars)))))
+    named = -(-len(bars) // max(1, int((width - _LEFT - _RIGHT) / (14 + max(svg.width_of(bar.label, 10) for bar in bars)))))
     free = 0.0  # right end of the last text above the highest bars
+    texts: list[str] = []
+    gaps: list[str] = []
+    paths: dict[Part, list[str]] = {}
+
+    def draw(bar: Bar, part: Part, value: float, box: tuple[float, float, float, float]) -> None:
+        if titles:
+            title = f"{_steps(bar)}, {part.name}: {significant(value)} {unit}"
+            body.append(svg.rect(*box, MEANINGS[part.meaning], opacity=part.shade, title=title))
+        else:
+            paths.setdefault(part, []).append(_box(*box))
+
     for position, bar in enumerate(bars):
         middle = _LEFT + slot * (position + 0.5)
         y, under = zero, 0.0
@@ -58,26 +72,32 @@ def step_bars(parts: Sequence[Part], bars: Sequence[Bar], below: Part, unit: str
             height = min(bar.values[i] * scale, y - top_y)
             if height > 0:
                 y -= height
-                title = f"{_steps(bar)}, {parts[i].name}: {significant(bar.values[i])} {unit}" if titles else None
-                body.append(svg.rect(middle - wide / 2, y, wide, height, MEANINGS[parts[i].meaning], opacity=parts[i].shade, title=title))
+                draw(bar, parts[i], bar.values[i], (middle - wide / 2, y, wide, height))
                 if min(under, height) > _APART and wide > _APART:
-                    body.append(svg.rect(middle - wide / 2, y + height - 0.5, wide, 1, PAPER))
+                    gaps.append(_box(middle - wide / 2, y + height - 0.5, wide, 1))
                 under = height
         above = " · ".join(filter(None, (significant(sum(bar.values)) if sum(bar.values) > top * (1 + 1e-9) else "", bar.note)))
         half = svg.width_of(above, 9) / 2
-        at = min(max(middle, half), svg.WIDE - half)
+        at = min(max(middle, half), width - half)
         if above and (y > top_y or at - half > free):
             free = at + half + 6 if y <= top_y else free
-            body.append(svg.text(at, y - 4, above, anchor="middle", fill=INK, size=9))
+            texts.append(svg.text(at, y - 4, above, anchor="middle", fill=INK, size=9))
         if bar.below > 0:
-            title = f"{_steps(bar)}, {below.name}: {significant(bar.below)} {unit}" if titles else None
-            height = min(bar.below, top) * scale
-            body.append(svg.rect(middle - wide / 2, zero, wide, height, MEANINGS[below.meaning], opacity=below.shade, title=title))
+            draw(bar, below, bar.below, (middle - wide / 2, zero, wide, min(bar.below, top) * scale))
         if position % named == 0:
-            body.append(svg.text(middle, bottom + 14, bar.label, anchor="middle", fill=MUTED, size=10))
-    body.append(svg.line(_LEFT, zero, svg.WIDE - _RIGHT, zero, INK))
-    body.append(svg.text(_LEFT + (svg.WIDE - _LEFT - _RIGHT) / 2, bottom + 29, "step", anchor="middle", fill=MUTED, size=10))
-    return svg.document(svg.WIDE, bottom + _BOTTOM, body)
+            texts.append(svg.text(middle, bottom + 14, bar.label, anchor="middle", fill=MUTED, size=10))
+    for part, boxes in paths.items():
+        edge = MEANINGS[part.meaning] if part.shade < 1 else None
+        body.append(svg.path("".join(boxes), MEANINGS[part.meaning], opacity=part.shade, stroke=edge))
+    body += [svg.path("".join(gaps), PAPER), *texts] if gaps else texts
+    body.append(svg.line(_LEFT, zero, width - _RIGHT, zero, INK))
+    body.append(svg.text(_LEFT + (width - _LEFT - _RIGHT) / 2, bottom + 29, "step", anchor="middle", fill=MUTED, size=10))
+    return svg.document(width, bottom + _BOTTOM, body)
+
+
+def _box(x: float, y: float, wide: float, tall: float) -> str:
+    across = svg.number(wide)
+    return f"M{svg.number(x)} {svg.number(y)}h{across}v{svg.number(tall)}h-{across}z"
 
 
 def _steps(bar: Bar) -> str:

@@ -20,6 +20,7 @@ _FEWEST: Final = 6  # letters
 _EDGE: Final = 1.0  # width of the edge of a pale field; smaller ones have none
 WIDE: Final = 720.0  # of a figure over the whole page
 THIRD: Final = 229.0  # of small multiples, three next to each other
+SMALL: Final = 340.0  # of a drawing for a narrow screen
 NARROW: Final = 416.0  # of a figure next to its table; in the PDF its letters are as large as those of a wide one
 
 
@@ -27,8 +28,9 @@ def number(value: float) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".")
 
 
-def document(width: float, height: float, body: list[str]) -> str:
-    box = f"0 0 {number(width)} {number(height)}"
+def document(width: float, height: float, body: list[str], *, left: float = 0.0) -> str:
+    """Return the SVG of a figure. ``left``: space left of x = 0, as for an axis."""
+    box = f"{number(0.0 - left)} 0 {number(width)} {number(height)}"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{number(width)}" height="{number(height)}" viewBox="{box}" '
         f'{SHARED} font-size="11">' + "".join(body) + "</svg>"
@@ -36,16 +38,25 @@ def document(width: float, height: float, body: list[str]) -> str:
 
 
 def rect(
-    x: float, y: float, width: float, height: float, fill: str, *, opacity: float = 1.0, edge: bool = True, title: str | None = None
+    x: float,
+    y: float,
+    width: float,
+    height: float,
+    fill: str,
+    *,
+    opacity: float = 1.0,
+    edge: bool = True,
+    title: str | None = None,
+    data: str = "",
 ) -> str:
-    """Draw a rectangle.
+    """Draw a rectangle. ``data``: as of :func:`path`.
 
     ``edge``: a pale one has an edge in its full color, so that it stands out from the paper."""
     tail = f"><title>{text_of(title)}</title></rect>" if title else "/>"
     faded = f' fill-opacity="{number(opacity)}"' if opacity < 1 else ""
     if faded and edge and min(width, height) > _EDGE:
         faded += f' stroke="{fill}"'
-    return f'<rect x="{number(x)}" y="{number(y)}" width="{number(width)}" height="{number(height)}" fill="{fill}"{faded}{tail}'
+    return f'<rect x="{number(x)}" y="{number(y)}" width="{number(width)}" height="{number(height)}" fill="{fill}"{faded}{data}{tail}'
 
 
 def text(
@@ -83,7 +94,7 @@ def circle(x: float, y: float, radius: float, fill: str, stroke: str, *, opacity
 
 
 def path(d: str, fill: str, *, opacity: float = 1.0, stroke: str | None = None, title: str | None = None, data: object = "") -> str:
-    """Draw a field. ``data``: the attribute from which tooltip.js reads values."""
+    """Draw a field. ``data``: an attribute from which tooltip.js reads values."""
     faded = f' fill-opacity="{number(opacity)}"' if opacity < 1 else ""
     edge = f' stroke="{stroke}" stroke-width="1.5"' if stroke else ""
     tail = f"><title>{text_of(title)}</title></path>" if title else "/>"
@@ -92,17 +103,18 @@ def path(d: str, fill: str, *, opacity: float = 1.0, stroke: str | None = None, 
 
 @dataclass(frozen=True, slots=True)
 class Axes:
-    """How tooltip.js reads a curve: the values at pixel 0 of x and y, and per pixel. ``form``: of x, "{} s"."""
+    """How tooltip.js reads a curve: the values at pixel 0 of x and y, and per pixel. ``form``: of x, "{} s"; ``unit``: of y."""
 
     x: float
     per_x: float
     y: float
     per_y: float
     form: str
+    unit: str = ""
 
     def __str__(self) -> str:
         numbers = " ".join(f"{value:.7g}" for value in (self.x, self.per_x, self.y, self.per_y))
-        return f' data-axes="{numbers} {text_of(self.form)}"'
+        return f' data-axes="{numbers} {text_of(self.form)}"' + (f' data-unit="{text_of(self.unit)}"' if self.unit else "")
 
 
 def curve(

@@ -55,11 +55,13 @@ def workloads(rows: Sequence[Workload], limits: Sequence[tuple[float, str]] = ()
         body.append(svg.text(left - 8, base - 10, label, anchor="end"))
         wide = (right - left) / max(1, len(row.shares))
         bars = [
-            f"M{left + i * wide:.1f} {base:g}v-{(_ROW - 5) * share / highest:.1f}h{wide:.1f}V{base:g}z"
+            f"M{left + i * wide:.1f} {base:g}V{base - (_ROW - 5) * share / highest:.1f}H{left + (i + 1) * wide:.1f}V{base:g}z"
             for i, share in enumerate(row.shares)
             if share > 0
         ]
-        body.append(svg.path("".join(bars), MEANINGS["computation"]))
+        data = f' data-bins="0 100 even % {" ".join(f"{100 * share:.3g}" for share in row.shares)}"'
+        title = f"{row.label}, share of the samples".removeprefix(", ")
+        body.append(svg.path("".join(bars), MEANINGS["computation"], title=title, data=data))
         if row.mean is not None:
             x = left + (right - left) * min(max(row.mean, 0.0), 100.0) / 100
             body.append(svg.line(x, base, x, base - _ROW + 3, INK, dashes="3 2"))

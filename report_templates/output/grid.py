@@ -86,7 +86,7 @@ def _columns(block: Block) -> int:
     if isinstance(table, Table):
         return COLUMNS if min(table.total, table.pdf_rows) > _LONG else columns_of(table)
     if isinstance(block, Figure):
-        return _THIRD_COLUMNS if block.small else _NARROW_COLUMNS if block.narrow else COLUMNS
+        return _THIRD_COLUMNS if block.third else _NARROW_COLUMNS if block.narrow else COLUMNS
     return COLUMNS
 
 

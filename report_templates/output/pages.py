@@ -31,13 +31,14 @@ from .styles import TEMPLATES, asset
 
 if TYPE_CHECKING:  # it loads all sections, which the page of all runs does not need
     from ...analysis.timeline.model import Timeline
+    from ..figures.marks import Mark
     from .section_list import Context
 
 _WORDS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=_)(?=[^_])")
 _TURNING: Final = frozenset(("R", "AL", "AN", "RLE", "RLO", "RLI", "LRE", "LRO", "LRI", "FSI", "PDF", "PDI"))  # UAX #9, table 4
 _EXACT: Final = 10**6  # the fraction of a larger number decides no order
 _TOOLTIP: Final = re.compile(r"<title>[^<]*</title>")
-_OF_PAGE: Final = ("report.js", "brush.js", "tooltip.js")
+_OF_PAGE: Final = ("numbers.js", "report.js", "brush.js", "tooltip.js")
 _OF_TIMELINE: Final = tuple(
     f"timeline/{name}.js"
     for name in ("kinds", "words", "data", "parts", "rows", "painting", "views", "selection", "search", "input", "links", "start")
@@ -207,11 +208,11 @@ def _camel(text: str | Markup) -> Markup:
     return Markup(_WORDS.sub("<wbr>", str(escape(_printable(text)))))
 
 
-def _encoded(timeline: Timeline) -> Markup:
+def _encoded(timeline: Timeline, marks: Sequence[Mark]) -> Markup:
     """Encode the events; not earlier, so that the PDF, which has none, starts sooner."""
     from ..timeline.encode import encode
 
-    return Markup(encode(timeline))
+    return Markup(encode(timeline, marks))
 
 
 def _swatch(sector: Sector) -> Markup:

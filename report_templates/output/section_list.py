@@ -29,6 +29,7 @@ from ..sections.operators import operators
 from ..sections.python_profile import python_profile
 from ..sections.rank_comparison import rank_comparison
 from ..sections.rules import findings, rules
+from ..sections.run_marks import time_marks
 from ..sections.shares import activity, categories, precision
 from ..sections.slow_steps import slow_steps
 from ..sections.step_breakdown import step_breakdown
@@ -88,7 +89,7 @@ def context(
         sections.append(build(report))
     if timeline is not None and "timeline" not in without:
         position = next((i for i, one in enumerate(sections) if one.id == _TIMELINE_BEFORE), len(sections) - 1)
-        sections.insert(position, timeline_section(timeline))
+        sections.insert(position, timeline_section(timeline, time_marks(report, timeline.origin_ns)))
     panels = None if look.named else dashboard(sections)
     if not look.named:
         sections = _gathered(sections)

@@ -26,7 +26,7 @@ def pdf_style() -> str:
     screen = asset("style.css")
     # WeasyPrint would resolve each variable again for every cell.
     colors = dict(re.findall(r"--([\w-]+): (#\w+);", screen[: screen.index("@media")]))
-    style = re.sub(r"@media[^{]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}", "", screen[screen.index("}") + 1 :])
+    style = re.sub(r"@(?:media|container)[^{]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}", "", screen[screen.index("}") + 1 :])
     tables = "".join(f".w{percent} {{ width: {percent}%; }}" for percent in range(1, 101))
     # Rounded down: more than 100% would move a block to the next row.
     cells = "".join(

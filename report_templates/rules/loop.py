@@ -23,6 +23,7 @@ from ..blocks.tables import Cell, Col, table
 from ..figures.distribution import Row, distribution
 from ..figures.histogram import histogram
 from ..figures.strips import Piece, Strip, strips
+from ..figures.svg import SMALL
 from ..text import labels
 from ..text.formats import UNKNOWN, clip, count, duration, percent, plural, threshold_text
 from .bottlenecks import during
@@ -50,12 +51,14 @@ def max_initialization_time(context: RuleContext, details: MaxInitializationTime
     limit = context.parameter("threshold")
     compared = f" The threshold for the initialization is {limit:g} min." if limit is not None else ""
     largest = max(pieces, key=lambda piece: piece.percent)
+    drawn = [Strip(f"Duration of the run: {duration(details.duration_ns)}", pieces)]
     return [
         Figure(
             f"{context.id}-parts",
-            strips([Strip(f"Duration of the run: {duration(details.duration_ns)}", pieces)]),
+            strips(drawn),
             f"Parts of the run: {', '.join(f'{piece.name} {piece.value}' for piece in pieces)}",
             say("From the first to the last sample or event. The largest part is the {} with {}.{}", largest.name, largest.value, compared),
+            small=strips(drawn, width=SMALL),
         )
     ]
 

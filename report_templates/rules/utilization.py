@@ -14,6 +14,7 @@ from ..blocks.tables import Cell, Col, table
 from ..figures.alike import alike_label, groups_alike, medians
 from ..figures.dot_plot import Dots, dot_plot
 from ..figures.matrix import matrix
+from ..figures.svg import SMALL
 from ..figures.workloads import Workload, workloads
 from ..text.formats import UNKNOWN, clip, count, duration, percent, plural, threshold_text
 from .rule_context import Blocks, RuleContext, device_cell, device_name, marked, points
@@ -317,17 +318,19 @@ def _matrix(context: RuleContext, details: rule_details.LoadBalancingDetails, th
     known = [entry for row, line in enumerate(values) for column, entry in enumerate(line) if entry is not None and row != column]
     if not known or (threshold is not None and max(known) < threshold / 2):  # the table names the furthest pairs
         return None
+    names = [device_name(device) for device in devices]
     furthest = f"The largest distance is {_distance(max(known))}"
     compared = f"; the threshold is {threshold:g}." if threshold is not None else "."
     return Figure(
         f"{context.id}-matrix",
-        matrix([device_name(device) for device in devices], values, "distance"),
+        matrix(names, values, "distance"),
         f"Distances between the workloads of {plural(len(devices), 'GPU')}. {furthest}{compared}",
         say(
             "Jensen-Shannon distance (logarithm base 2) between the workload histograms: 0 is equal, 1 is nothing in common. {}{}",
             furthest,
             compared,
         ),
+        small=matrix(names, values, "distance", width=SMALL),
     )
 
 

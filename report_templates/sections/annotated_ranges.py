@@ -172,19 +172,18 @@ def _figure(groups: Sequence[AnnotationGroup], twins: _Twins, id: str = "annotat
     named = [f"{_name(group, sides, twins)} ({duration(group.quantiles.p50)})" for group in same]
     constant = say(" Not drawn (too few or nearly equal values): {}.", ", ".join(named)) if same else ""
     first = drawn[0]
+    bins = [bins_of(_name(group, sides, twins), group.histogram, group.quantiles.p50) for group in drawn]
+    meanings = ["computation" if group.side == "device" else "host" for group in drawn]
     return Figure(
         id,
-        panels(
-            [bins_of(_name(group, sides, twins), group.histogram, group.quantiles.p50) for group in drawn],
-            details,
-            ["computation" if group.side == "device" else "host" for group in drawn],
-        ),
+        panels(bins, details, meanings),
         f"Durations of {plural(len(drawn), 'annotated range')}: {_name(first, sides, twins)}, {details[0]}",
         say(
             "Durations{}, each with its own axis; dashed: the median. Two peaks suggest two kinds of work under one name.{}",
             f" on the {sides[0]}" if len(sides) == 1 else "",
             constant,
         ),
+        small=panels(bins, details, meanings, columns=1),
     )
 
 

@@ -88,7 +88,10 @@ def _figure(every: Sequence[GpuMemory]) -> Figure | None:
     return Figure(
         "gpu-memory-used",
         lines.lines(
-            [lines.Panel(f"memory in use, {unit}", alike_lines(every_line, "GPU"))], "time since the first sample", x_time=True, height=84
+            [lines.Panel("memory in use", alike_lines(every_line, "GPU"), unit=unit)],
+            "time since the first sample",
+            x_time=True,
+            height=84,
         ),
         f"GPU memory in use over time; highest {quantity(highest.max, highest.unit)} on {where}",
         say(
@@ -124,8 +127,8 @@ def _allocator_figure(every: Sequence[AllocatorMemory]) -> Figure | None:
         return None
     start = _start(every)
     panels = [
-        lines.Panel("allocated, GiB", [_line(one, one.high, one.low, start) for one in drawn]),
-        lines.Panel("reserved, GiB", [_line(one, one.reserved, (), start) for one in drawn if None not in one.reserved]),
+        lines.Panel("allocated", [_line(one, one.high, one.low, start) for one in drawn], unit="GiB"),
+        lines.Panel("reserved", [_line(one, one.reserved, (), start) for one in drawn if None not in one.reserved], unit="GiB"),
     ]
     highest = max(drawn, key=lambda one: one.peak)
     return Figure(

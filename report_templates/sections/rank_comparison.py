@@ -83,7 +83,7 @@ def _over_ranks(comparison: RankComparison) -> Figure | None:
     ]
     return Figure(
         "rank-comparison-over-ranks",
-        lines([Panel(f"mean per step, {unit.name}", drawn)], "rank", x_time=False, height=92),
+        lines([Panel("mean per step", drawn, unit=unit.name)], "rank", x_time=False, height=92),
         f"Computation and communication of every rank. {' '.join(comparison.sentences)}",
         say("All {}: a peak of computation with a dip of communication is a rank that the others wait for.", plural(len(x), "rank")),
     )

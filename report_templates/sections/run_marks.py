@@ -41,20 +41,26 @@ def slow_steps(report: Report) -> list[tuple[int, SlowStep]]:
 def time_marks(report: Report, origin: int) -> list[Mark]:
     """Return the marks over time, in ns since ``origin``.
 
-    A report without a strip of the job has none. A slow step within a dip has no name, because the dip has one.
+    Label and ``more`` together are the words of the job strip. A report without a strip of the job has none.
+    A slow step within a dip has no name, because the dip has one.
     """
     strip = report.job_strip
     if strip is None:
         return []
     dips = strip.dips
-    marks = [Mark(dip_name(number, len(dips)), "", dip.start_ns - origin, dip.end_ns - origin) for number, dip in enumerate(dips, 1)]
+    marks = []
+    for number, dip in enumerate(dips, 1):
+        name, words = dip_name(number, len(dips)), "".join(dip_label(dip, number, len(dips), strip.start_ns))
+        marks.append(Mark(name, words.removeprefix(name), dip.start_ns - origin, dip.end_ns - origin))
     if strip.window_start_ns is not None and strip.window_end_ns is not None:
-        marks.append(Mark(WINDOW, "", strip.window_start_ns - origin, strip.window_end_ns - origin, "window"))
+        start, end = strip.window_start_ns, strip.window_end_ns
+        marks.append(Mark(WINDOW, f", {duration(end - start)}", start - origin, end - origin, "window"))
     for index, step in slow_steps(report):
         within = any(dip.start_ns <= step.start_ns <= dip.end_ns for dip in dips)
         at = step.start_ns - origin
         text = f"slow step {index}"
-        marks.append(Mark("" if within else text, f"{text if within else ''}, {duration(step.duration_ns)}", at, at, "slow"))
+        words = f"{text if within else ''}, {duration(step.duration_ns)}"
+        marks.append(Mark("" if within else text, words, at, at + step.duration_ns, "slow"))
     return marks
 
 

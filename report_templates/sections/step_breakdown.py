@@ -14,6 +14,7 @@ from ..blocks.tables import Cell, Col, table
 from ..figures.axes import time_unit
 from ..figures.stacked_bars import Part
 from ..figures.step_bars import Bar, step_bars
+from ..figures.svg import SMALL
 from ..text import labels
 from ..text.formats import count, duration, percent, plural, significant
 from .time_breakdown import PARTS, part_times
@@ -107,11 +108,13 @@ def _figure(id: str, bars: Sequence[StepBar], alt: str, caption: str, *, titles:
     ]
     cut = sum(mean > top for mean in means)
     more = f" {plural(cut, 'bar')} above {significant(top / unit.nanoseconds)} {unit.name} cut, with the length on top." if cut else ""
+    ends = top / unit.nanoseconds
     return Figure(
         id,
-        step_bars(PARTS, drawn, HIDDEN, unit.name, top=top / unit.nanoseconds, titles=titles),
+        step_bars(PARTS, drawn, HIDDEN, unit.name, top=ends, titles=titles),
         f"Time of each step. {alt}",
         say("{}{}", caption, more),
+        small=step_bars(PARTS, drawn, HIDDEN, unit.name, top=ends, titles=False, width=SMALL),
     )
 
 

@@ -326,7 +326,7 @@ def _over_index(report: Report, series: _Listed, groups: Sequence[StepGroup]) ->
     lead = f"The slowest, {wording.step(slowest.index, slowest.again)}, took {duration(slowest.time)}; the median step {duration(median)}"
     return Figure(
         "steps-over-index",
-        lines([Panel(f"{measure}, {unit.name}", [drawn])], "steps before it" if anew else "step", x_time=False, height=80, marks=marks),
+        lines([Panel(measure, [drawn], unit=unit.name)], "steps before it" if anew else "step", x_time=False, height=80, marks=marks),
         f"Time of each step in their order. {lead}",
         say(
             "{}.{}{}{}{}",

@@ -130,7 +130,7 @@ def _data(report: Report) -> str | None:
 
 
 def _strip(report: Report, verdicts: Sequence[Judged]) -> list[Block | Only]:
-    """Draw the job; in HTML also for a narrow screen."""
+    """Draw the job."""
     strip = report.job_strip
     assert strip is not None
     start = strip.start_ns
@@ -145,13 +145,9 @@ def _strip(report: Report, verdicts: Sequence[Judged]) -> list[Block | Only]:
         job_strip(strip.end_ns - start, phases, times, strip.utilization, marks),
         _strip_alt(strip),
         _caption(strip, report, verdicts),
+        small=job_strip(strip.end_ns - start, phases, times, strip.utilization, marks, width=NARROW),
     )
-    narrow = job_strip(strip.end_ns - start, phases, times, strip.utilization, marks, width=NARROW)
-    return [
-        drawn,
-        Only("html", dataclasses.replace(drawn, id="summary-strip-narrow", svg=narrow)),
-        Only("html", Texts("spans", _spans(strip))),
-    ]
+    return [drawn, Only("html", Texts("spans", _spans(strip)))]
 
 
 def _spans(strip: JobStrip) -> list[tuple[str, Span]]:
@@ -164,16 +160,16 @@ def _spans(strip: JobStrip) -> list[tuple[str, Span]]:
 
 
 def _marks(report: Report, strip: JobStrip) -> Iterator[Mark]:
-    """Yield the marks of all figures over time, here with all their words."""
+    """Yield the marks of all figures over time.
+
+    Of a dip without room for its causes, the time remains.
+    """
     dips = iter(_dips(strip))
     for mark in time_marks(report, strip.start_ns):
         if mark.kind == "dip":
             label, more = next(dips)
-            yield dataclasses.replace(mark, label=label, more=more)
-        elif mark.kind == "window":
-            yield dataclasses.replace(mark, label=f"{mark.label}, {duration(mark.end - mark.start)}")
-        else:
-            yield mark
+            mark = dataclasses.replace(mark, label=label, more=more)
+        yield mark
 
 
 def _dips(strip: JobStrip) -> list[tuple[str, str]]:
@@ -230,9 +226,7 @@ def _split(report: Report) -> Iterator[Block | Only]:
     more = f" {count(left_out)} more differ from the median." if left_out else ""
     span = max(device.first_ns + device.span_ns for device in devices) - min(device.first_ns for device in devices)
     caption = say("GPU time in the {} profile window by activity.{}", duration(span), more)
-    drawn = Figure("summary-time", time_split(PARTS, rows), alt, caption)
-    yield drawn
-    yield Only("html", dataclasses.replace(drawn, id="summary-time-narrow", svg=time_split(PARTS, rows, width=NARROW)))
+    yield Figure("summary-time", time_split(PARTS, rows), alt, caption, small=time_split(PARTS, rows, width=NARROW))
 
 
 def alike(devices: Sequence[DeviceTime]) -> tuple[list[tuple[str, list[float]]], int]:

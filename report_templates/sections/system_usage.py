@@ -18,7 +18,6 @@ from ..figures.svg import THIRD
 from ..text.formats import clip, count, duration, percent, plural, quantity
 from .run_marks import time_marks
 
-_TITLE = 30  # letters of an axis title
 _NAMES = {
     "gpu": "GPU utilization",
     "gpu_memory": "GPU memory utilization",
@@ -258,8 +257,7 @@ def panel(metric: str, all_series: Sequence[Series], named: Collection[str], sta
             )
         )
     top = 100.0 if metric in ("gpu", "cpu") else None
-    title = f"{_NAMES[metric]}, {unit}"  # the caption has the name as well
-    return lines.Panel(title if len(title) <= _TITLE else unit, alike_lines(drawn, "node", top=top), top)
+    return lines.Panel(_NAMES[metric], alike_lines(drawn, "node", top=top), top, unit)
 
 
 def _mean(series: Series) -> float:

@@ -99,12 +99,13 @@
     }
   }
 
-  // A link to a folded section, or to something within it, unfolds it.
+  // A link to a folded section, or to something within it, unfolds it. Otherwise the browser knows the place, also on the way back.
   function unfold() {
-    const target = document.getElementById(location.hash.slice(1));
-    target?.querySelector(":scope > details.fold")?.setAttribute("open", "");
-    for (let part = target; part; part = part.parentElement) if (part.tagName === "DETAILS") part.open = true;
-    target?.scrollIntoView();
+    const target = document.getElementById(location.hash.slice(1)), folded = [];
+    for (let part = target; part; part = part.parentElement) folded.push(part);
+    const closed = [target?.querySelector(":scope > details.fold"), ...folded].filter((part) => part?.tagName === "DETAILS" && !part.open);
+    closed.forEach((part) => { part.open = true; });
+    if (closed.length) target.scrollIntoView();
   }
 
   document.addEventListener("DOMContentLoaded", () => {

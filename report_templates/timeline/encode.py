@@ -12,19 +12,24 @@ import gzip
 import io
 import json
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ...analysis.timeline.model import Line, Timeline
+from ..figures.marks import Mark
 from ..text.formats import printable
 
 Numbers = npt.NDArray[np.int64]
 
 
-def encode(timeline: Timeline) -> str:
-    """Return the compressed block in Base64."""
+def encode(timeline: Timeline, marks: Sequence[Mark] = ()) -> str:
+    """Return the compressed block in Base64.
+
+    ``marks``: in ns since the origin of the timeline.
+    """
     columns: list[tuple[str, bytes, int, int]] = []  # name, planes, how many planes, how many values
 
     def put(name: str, values: npt.NDArray[Any]) -> None:
@@ -58,6 +63,7 @@ def encode(timeline: Timeline) -> str:
         "lines": lines,
         "views": [[v.key, printable(v.label), v.start_ns, v.end_ns, -1 if v.track is None else v.track] for v in timeline.views],
         "gaps": [[one.track, one.start_ns, one.end_ns] for one in timeline.gaps],
+        "marks": [[one.kind, printable(one.label), printable(one.label + one.more), int(one.start), int(one.end)] for one in marks],
         "columns": [[name, planes, length] for name, _, planes, length in columns],
     }  # fmt: skip
     text = json.dumps(head, ensure_ascii=False, separators=(",", ":")).encode()

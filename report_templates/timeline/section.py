@@ -11,6 +11,7 @@ from markupsafe import Markup
 from ...analysis.timeline.model import Timeline, View
 from ..blocks import Figure, Only, Section, say, spread
 from ..figures.gantt import KINDS, Row, gantt
+from ..figures.marks import Mark
 from ..text.formats import count, duration, plural
 
 _ROWS: Final = 12
@@ -32,8 +33,11 @@ _STRIPS: Final = {
 _ORIGIN: Final = {"whole": "the start of the run", "devices": "the start of the recording"}
 
 
-def timeline(data: Timeline) -> Section:
-    """Make the section, which is one sentence without events."""
+def timeline(data: Timeline, marks: Sequence[Mark] = ()) -> Section:
+    """Make the section, which is one sentence without events.
+
+    ``marks``: in ns since the origin of the timeline.
+    """
     if not len(data.events.track) and not data.lines:
         return Section(
             "timeline",
@@ -47,11 +51,11 @@ def timeline(data: Timeline) -> Section:
     if not data.events_total:
         what = f"No event, but {plural(len(data.lines), 'line')} of samples"
     lead = say("{} over {}.{}", what, duration(data.span_ns), extent)
-    section = Section("timeline", "Timeline", lead, facts={"data": data})
+    section = Section("timeline", "Timeline", lead, facts={"data": data, "marks": marks})
     order = {key: place for place, key in enumerate(_HEADING)}
     shades = " Paler: partly covered. Bottom edge: communication during other work."
     for view in sorted(data.views, key=lambda one: order.get(one.key, len(order))):
-        strips = _strips(data, view, shades)
+        strips = _strips(data, view, shades, marks)
         shades = "" if strips else shades
         # The whole run and two steps are enough on paper.
         section.add(Only("html", strips) if strips and view.key == "devices" else strips)
@@ -60,8 +64,11 @@ def timeline(data: Timeline) -> Section:
     return section
 
 
-def _strips(timeline: Timeline, view: View, shades: str) -> Figure | None:
-    """Draw the strips of a view. ``shades``: what its shades mean, or ""."""
+def _strips(timeline: Timeline, view: View, shades: str, marks: Sequence[Mark]) -> Figure | None:
+    """Draw the strips of a view, with the marks that begin or end within it.
+
+    ``shades``: what its shades mean, or "".
+    """
     complete = view.key == "whole" or view.track is None
     rows, total = _of_run(timeline, view) if complete else _of_step(timeline, view)
     if not rows:
@@ -81,7 +88,8 @@ def _strips(timeline: Timeline, view: View, shades: str) -> Figure | None:
         shades,
         more,
     )
-    drawn = gantt(rows, view.start_ns, view.end_ns, origin=view.start_ns)
+    within = [mark for mark in marks if any(view.start_ns < at < view.end_ns for at in (mark.start, mark.end))]
+    drawn = gantt(rows, view.start_ns, view.end_ns, origin=view.start_ns, marks=within)
     return Figure(f"timeline-{view.key}", drawn, f"{heading}: {label}; tracks: {names}", caption)
 
 

@@ -90,6 +90,7 @@ def test_axe_finds_nothing_in_either_theme_and_nothing_is_fetched(browse: Any) -
         assert answer["overflow"] <= 0
 
 
+UNFOLD = """for (const part of document.querySelectorAll("details")) part.open = true;"""
 KERNELS = "document.querySelector('#kernels-table table')"
 SORT = f"""(() => {{
   const table = {KERNELS};
@@ -161,7 +162,34 @@ def test_without_script_every_row_is_there_and_no_dead_button(browse: Any) -> No
     assert answer["value"] == {"rows": 340, "buttons": 0}
 
 
-UNFOLD = """for (const part of document.querySelectorAll("details")) part.open = true;"""
+@pytest.mark.parametrize("width", [1280, 400])
+def test_no_figure_scrolls_and_one_of_its_drawings_is_shown(browse: Any, width: int) -> None:
+    """A drawing that is too wide for 400 px has another one."""
+    drawn = f"""(() => {{
+      {UNFOLD}
+      const of = (parts) => [...parts].filter((one) => one.checkVisibility());
+      const scrolling = of(document.querySelectorAll(".drawing")).filter((one) => one.scrollWidth > one.clientWidth + 1);
+      const figures = of(document.querySelectorAll("figure.plot"));
+      const single = figures.every((one) => of(one.querySelectorAll("svg")).length === 1);
+      const small = of(document.querySelectorAll("#annotations .small")).length > 0;
+      return [scrolling.map((one) => one.closest("figure").id), figures.length > 20, single, small];
+    }})()"""
+    (answer,) = browse([{"scheme": "light", "width": width, "run": drawn}])
+    assert answer["value"] == [[], True, True, width == 400]
+
+
+def test_the_contents_never_cover_the_footer(browse: Any) -> None:
+    """At the end of the page, with contents that are higher than the window."""
+    apart = """(async () => {
+      scrollTo(0, document.documentElement.scrollHeight);
+      await new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)));
+      const [nav, foot] = ["nav", "footer"].map((name) => document.querySelector(name).getBoundingClientRect());
+      return [nav.right <= foot.left || nav.bottom <= foot.top, nav.bottom <= innerHeight, foot.bottom <= innerHeight + 1];
+    })()"""
+    for answer in browse([{"scheme": "light", "width": width, "run": apart} for width in (1280, 1920)]):
+        assert answer["value"] == [True, True, True]
+
+
 # Links within sentences are exempt in WCAG 2.5.8, and so are those whose neighbors are 24 px away: rows of a table.
 SMALL = f"""(() => {{
   {UNFOLD}

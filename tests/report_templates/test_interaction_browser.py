@@ -175,14 +175,34 @@ def test_a_rank_alone_keeps_the_time(browse: Any) -> None:
 @pytest.mark.parametrize(
     ("fragment", "labels"),
     [
-        ("#t=304868-305410", ["304.9\u00a0s", "305.0\u00a0s", "305.1\u00a0s", "305.2\u00a0s", "305.3\u00a0s"]),
+        (
+            "#t=304868-305410",
+            [
+                "5\u00a0min\u00a04.9\u00a0s",
+                "5\u00a0min\u00a05.0\u00a0s",
+                "5\u00a0min\u00a05.1\u00a0s",
+                "5\u00a0min\u00a05.2\u00a0s",
+                "5\u00a0min\u00a05.3\u00a0s",
+            ],
+        ),
+        ("#t=59999-60000.5", ["59.9990\u00a0s", "59.9995\u00a0s", "1\u00a0min"]),
+        (
+            "#t=299999.9-300000.4",
+            [
+                "4\u00a0min\u00a059.9999\u00a0s",
+                "5\u00a0min",
+                "5\u00a0min\u00a00.0001\u00a0s",
+                "5\u00a0min\u00a00.0002\u00a0s",
+                "5\u00a0min\u00a00.0003\u00a0s",
+            ],
+        ),
         ("#t=1000-1000.005", ["1.000000\u00a0s", "1.000001\u00a0s", "1.000002\u00a0s", "1.000003\u00a0s", "1.000004\u00a0s"]),
         ("#t=0-0.5", ["0\u00a0µs", "100\u00a0µs", "200\u00a0µs", "300\u00a0µs", "400\u00a0µs"]),
-        ("#t=0-1122000", ["0\u00a0s", "200\u00a0s", "400\u00a0s", "600\u00a0s", "800\u00a0s", "1,000\u00a0s"]),
+        ("#t=0-1122000", ["0\u00a0s", "5\u00a0min", "10\u00a0min", "15\u00a0min"]),
     ],
 )
 def test_the_ruler_has_absolute_times(browse: Any, fragment: str, labels: list[str]) -> None:
-    """One unit, with the decimals that tell neighbors apart."""
+    """With the decimals that distinguish neighbors; from a minute in parts."""
     record = """(() => {
       const written = [], pen = CanvasRenderingContext2D.prototype, own = pen.fillText;
       pen.fillText = function (text, x, y) { if (y === 16) written.push(text); return own.call(this, text, x, y); };
@@ -191,6 +211,14 @@ def test_the_ruler_has_absolute_times(browse: Any, fragment: str, labels: list[s
       return written;
     })()"""
     assert browse({"wait": 100, "run": record}, fragment=fragment) == [labels]
+
+
+def test_the_start_of_an_event_is_exact_in_the_words_of_the_ruler(browse: Any) -> None:
+    """The step begins at 45% of 1,122 s."""
+    select = "document.getElementById('timeline-view').timeline.select(0)"
+    start = "document.querySelector('#tl-panel-0').innerText.replaceAll('\\u00a0', ' ')"
+    (text,) = browse({"run": select}, {"wait": 50, "run": start})[1:]
+    assert "8 min 24.9 s after the start" in text
 
 
 def test_findings_lead_to_where_they_show(browse: Any, rich: Report) -> None:
@@ -219,6 +247,27 @@ def test_a_link_works_again_after_the_reader_moved_away(browse: Any) -> None:
         {"click": link, "run": VIEW, "wait": 100}, {"key": "a", "run": VIEW}, {"click": link, "run": VIEW, "wait": 100}
     )
     assert first == again != moved
+
+
+@pytest.mark.parametrize("fragment", ["", "#kernels", "#t=0-5000"])
+def test_back_from_a_link_shows_what_was_shown_before_it(browse: Any, fragment: str) -> None:
+    """The shown time, the button of the view, and the place of the link."""
+    link = "#rule-StepOutlier a.show"
+    state = f"[{VIEW}, document.querySelector('[aria-pressed]').getAttribute('aria-pressed'), Math.round(scrollY)]"
+    _, _, before, there, back, _, forward = browse(
+        {"run": f"document.querySelector('{link}').scrollIntoView()"},
+        {"run": "document.getElementById('timeline-view').timeline.zoom(0.5)" if fragment else "0"},
+        {"wait": 50, "run": state},
+        {"click": link, "wait": 200, "run": state},
+        {"back": True, "wait": 200, "run": state},
+        {"run": "history.forward()"},
+        {"wait": 200, "run": state},
+        fragment=fragment,
+    )
+    assert before[0] != there[0]
+    assert back[:2] == before[:2]
+    assert back[2] == pytest.approx(before[2], abs=2)
+    assert forward[0] == there[0]
 
 
 def test_the_view_becomes_the_address(browse: Any) -> None:
@@ -344,7 +393,7 @@ def test_a_curve_shows_its_value_at_the_pointer(browse: Any, rich: Report) -> No
     words = browse(OPEN, {"wait": 200, "run": point})[-1]
     ends = {(row.rank, row.index): row.start_ns + row.duration_ns for row in rich.steps.steps}
     expected = statistics.median(ends[rank, 100] - ends[rank, 99] for rank in range(8))
-    match = re.fullmatch(r"TRAIN: ([\d.]+) at step\u00a0100", words)
+    match = re.fullmatch(r"TRAIN: ([\d.]+)\u00a0ms at step\u00a0100", words)
     assert match is not None
     assert float(match[1]) == pytest.approx(expected / MS, abs=1.0)
 
@@ -369,6 +418,59 @@ def test_a_histogram_shows_the_count_of_the_bar_at_the_pointer(browse: Any, rich
     assert int(match[1].replace(",", "")) == histogram.counts[highest]
     unit = {"ms": 1e6, "µs": 1e3}[match[4]]
     assert [float(match[2]) * unit, float(match[3]) * unit] == pytest.approx(histogram.edges[highest : highest + 2], rel=0.15)
+
+
+# Moves the pointer to places of a mark, as shares of its width and height, and returns the texts of the tooltip.
+POINT = """(() => {{
+  const mark = document.querySelector("{mark}"), svg = mark.ownerSVGElement;
+  svg.scrollIntoView({{ block: "center" }});
+  const box = mark.getBoundingClientRect();
+  return {places}.map(([x, y]) => {{
+    svg.dispatchEvent(new PointerEvent("pointermove", {{ clientX: box.left + x * box.width, clientY: box.top + y * box.height, bubbles: true }}));
+    return document.querySelector(".tip").textContent.replaceAll("\\u00a0", " ");
+  }});
+}})()"""
+KEYED = "document.querySelector('.tip').textContent.replaceAll('\\u00a0', ' ')"
+
+
+def test_a_heat_map_shows_the_share_at_the_pointer_and_the_rows_with_the_keys(browse: Any, rich: Report) -> None:
+    """The first and the last column of GPU 3, and column 40, which has no sample."""
+    (heat,) = (heat for heat in rich.system_usage.heat if heat.node == "node-0" and heat.metric == "gpu")
+    row = heat.values[3]
+    places = [[0.5 / len(row), 0.9], [(len(row) - 0.5) / len(row), 0.9], [40.5 / len(row), 0.9]]
+    *_, texts, first = browse(
+        OPEN,
+        {"wait": 200, "run": POINT.format(mark="#system-usage-gpu-heat image", places=places)},
+        {"focus": "#system-usage-gpu-heat svg", "key": "Escape"},
+        {"key": "ArrowRight", "run": KEYED},
+    )
+    step = (heat.time_ns[1] - heat.time_ns[0]) / 1e9
+    ends = [f"{row[0] or 0:.0f}% at {step / 2:.2f} s", f"{row[-1] or 0:.0f}% at 17 min 56 s", "no sample at 6 min 5 s"]
+    assert texts == [f"node-0: GPU 3, {end}" for end in ends]
+    known = [value for value in heat.values[0] if value is not None]
+    assert first == f"node-0: GPU 0, {min(known):.0f}% to {max(known):.0f}%, mean {statistics.fmean(known):.0f}%"
+
+
+def test_a_matrix_shows_the_pair_at_the_pointer(browse: Any, rich: Report) -> None:
+    details = next(rule.details for rule in rich.rules if rule.rule == "LoadBalancing")
+    count, values = len(details.devices), details.matrix  # type: ignore[union-attr]
+    places = [[2.5 / count, 0.5 / count], [0.5 / count, 1.5 / count]]
+    texts = browse(OPEN, {"wait": 200, "run": POINT.format(mark="#rule-LoadBalancing-matrix [data-matrix]", places=places)})[-1]
+    assert [text.rpartition(", ")[2] for text in texts] == [f"{values[0][2]:.2f}", f"{values[1][0]:.2f}"]
+    assert re.fullmatch(r"distance: .*GPU 0 and .*GPU 2, [\d.]+", texts[0])
+
+
+def test_a_strip_shows_the_kind_and_time_of_events(browse: Any) -> None:
+    """Rank 0 computes from 45% to 55% of 18 min 42 s."""
+    strip = "#timeline-whole [data-strip] ~ [data-strip]"
+    texts, *keys = browse(
+        {"run": "document.getElementById('timeline-strips').open = true"},
+        {"wait": 200, "run": POINT.format(mark=strip, places=[[0.5, 0.5], [0.1, 0.5]])},
+        {"focus": "#timeline-whole svg", "key": "Escape"},
+        *[{"key": "ArrowRight", "run": KEYED}] * 2,
+    )[1:]
+    assert texts == ["GPU-0: computation, 8 min 25 s to 10 min 17 s", "GPU-0: no event at 1 min 52 s"]
+    assert keys == ["Steps: step, 8 min 25 s to 10 min 17 s", "GPU-0: computation, 8 min 25 s to 10 min 17 s"]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

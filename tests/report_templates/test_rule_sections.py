@@ -490,7 +490,7 @@ def test_two_humps_of_utilization_are_drawn_with_thresholds_and_alike_gpus_are_o
     assert {"all 3 GPUs alike", "p5 10%", "p95 70%", "p95 93.0%"} <= set(labels)
     (bars,) = (path.get("d", "") for path in root.iter(f"{SVG}path"))
     # Medians per bin: 30% of the samples in the first bin, 70% in that from 90%; the highest fills the row.
-    heights = [float(height) for height in re.findall(r"v-([\d.]+)", bars)]
+    heights = [float(base) - float(top) for base, top in re.findall(r"M[\d.]+ ([\d.]+)V([\d.]+)", bars)]
     assert heights[0] / heights[1] == pytest.approx(0.3 / 0.7, abs=0.01)
     # 0 to 2% of GPU 2, whose mean is lowest, and 2 to 4%: together 30%.
     assert words(str(figure.caption)) == (
@@ -515,7 +515,10 @@ def test_a_matrix_shows_its_numbers_up_to_sixteen() -> None:
 
 def test_workloads_are_on_one_scale() -> None:
     svg = workloads([Workload("a", [0.0, 0.5, 0.25], 50.0), Workload("b", [1.0, 0.0, 0.0], 0.0)])
-    heights = [float(v) for path in ElementTree.fromstring(svg).iter(f"{SVG}path") for v in re.findall(r"v-([\d.]+)", path.get("d", ""))]
+    paths = list(ElementTree.fromstring(svg).iter(f"{SVG}path"))
+    tops = [(float(base), float(top)) for path in paths for base, top in re.findall(r"M[\d.]+ ([\d.]+)V([\d.]+)", path.get("d", ""))]
+    heights = [base - top for base, top in tops]
+    assert [path.get("data-bins") for path in paths] == ["0 100 even % 0 50 25", "0 100 even % 100 0 0"]
     assert [height / heights[2] for height in heights] == pytest.approx([0.5, 0.25, 1.0], abs=0.01)
 
 

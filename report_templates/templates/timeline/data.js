@@ -88,10 +88,11 @@ function model({ head, columns }) {
   // What was not recorded of a process holds for all that was recorded with its events; samples and steps can come from elsewhere.
   const spread = (one, gap) => { if (!one.line && !["steps", "annotations"].includes(one.kind)) one.gaps.push(gap); one.children.forEach((child) => spread(child, gap)); };
   for (const [id, from, to] of head.gaps) spread(tracks[id], [from, to]);
+  const marks = head.marks.map(([kind, label, words, from, to]) => ({ kind, label: clean(label), words: clean(words, 400), from, to }));
   const views = head.views.map(([key, label, from, to, on]) => ({ key, label, from, to, track: on }));
   const detail = Int32Array.from(columns.detail, (value) => value - 1);
   const pairs = (event) => (detail[event] < 0 ? [] : head.details[detail[event]].map((place) => head.pairs[place]));
-  return { tracks, names, count, track, start, duration, name, lane, partner, step, correlation, order, place, S, E, P, C, views, pairs, span: Math.max(head.span, 1), gaps: head.gaps.length };
+  return { tracks, names, count, track, start, duration, name, lane, partner, step, correlation, order, place, S, E, P, C, views, marks, pairs, span: Math.max(head.span, 1), gaps: head.gaps.length };
 }
 
 // The first place in [low, high) whose value is not below (or, with above, is above) the wanted one.

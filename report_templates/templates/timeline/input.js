@@ -14,11 +14,14 @@ function addInput(app) {
       app.go(middle - width / 2, middle + width / 2);
     }
   }
+  // The marks one after the other, in the order of their importance.
+  let at = -1;
+  function nextMark() { if (data.marks.length) app.mark(data.marks[at = (at + 1) % data.marks.length]); }
   const acts = {
     w: () => app.zoom(1 / 1.6, state.pointer), s: () => app.zoom(1.6, state.pointer), "+": () => app.zoom(1 / 1.6), "=": () => app.zoom(1 / 1.6), "-": () => app.zoom(1.6),
     a: () => app.pan(-0.25), d: () => app.pan(0.25), ArrowLeft: () => app.pan(-0.1), ArrowRight: () => app.pan(0.1),
     ArrowUp: () => { scroller.scrollTop -= 60; }, ArrowDown: () => { scroller.scrollTop += 60; },
-    f: app.fit, ",": () => beside(-1), ".": () => beside(1), n: () => app.step(1), p: () => app.step(-1), "/": () => search.focus(), "?": () => help.showModal(),
+    f: app.fit, ",": () => beside(-1), ".": () => beside(1), n: () => app.step(1), p: () => app.step(-1), m: nextMark, "/": () => search.focus(), "?": () => help.showModal(),
     Escape: () => { app.select(-1); app.counted(); },
     Enter: () => { if (state.selected < 0) beside(1); else if (data.partner[state.selected] >= 0) app.follow(app.pairOf(state.selected), data.partner[state.selected]); },
   };
@@ -56,13 +59,13 @@ function addInput(app) {
     const [at, y] = position(event);
     fingers.set(event.pointerId, [at, y]);
     try { canvas.setPointerCapture(event.pointerId); } catch { /* the pointer is gone already */ }
-    drag = { at, y, from: view.from, to: view.to, top: scroller.scrollTop, moved: false, ruler: y < RULER, touch: event.pointerType === "touch" };
+    drag = { at, y, from: view.from, to: view.to, top: scroller.scrollTop, moved: false, ruler: y < app.head, touch: event.pointerType === "touch" };
     if (fingers.size === 2) { const [one, two] = [...fingers.values()]; drag.pinch = Math.abs(one[0] - two[0]); drag.pivot = app.time((one[0] + two[0]) / 2); drag.moved = true; }
   });
   canvas.addEventListener("pointermove", (event) => {
     const [at, y] = position(event);
     state.pointer = at;
-    if (!drag) { hover(event, hit(at, y), at, y); return; }
+    if (!drag) { if (y < app.head) over(markAt(at, y), at, y); else hover(hit(at, y), at, y); return; }
     if (fingers.has(event.pointerId)) fingers.set(event.pointerId, [at, y]);
     if (fingers.size === 2 && drag.pinch !== undefined) {
       const [one, two] = [...fingers.values()], apart = Math.max(12, Math.abs(one[0] - two[0])), middle = (one[0] + two[0]) / 2;
@@ -85,7 +88,8 @@ function addInput(app) {
     const [at, y] = position(event);
     if (event.type === "pointerup") {
       if (state.range && Math.abs(at - drag.at) > 3) app.go(...[app.time(drag.at), app.time(at)].sort((a, b) => a - b));
-      else if (!drag.moved && !drag.ruler) { const event = hit(at, y); app.select(event); app.counted(); }
+      else if (!drag.moved && drag.ruler) { const mark = markAt(at, y); if (mark) app.mark(mark); }
+      else if (!drag.moved) { const event = hit(at, y); app.select(event); app.counted(); }
     }
     state.range = null;
     drag = null;
@@ -93,7 +97,7 @@ function addInput(app) {
   };
   canvas.addEventListener("pointerup", lift);
   canvas.addEventListener("pointercancel", lift);
-  canvas.addEventListener("pointerleave", () => { state.pointer = undefined; hover(null, -1); });
+  canvas.addEventListener("pointerleave", () => { state.pointer = undefined; hover(-1); });
   canvas.addEventListener("dblclick", () => { if (state.selected >= 0) app.fit(); });
   canvas.addEventListener("wheel", (event) => {
     const sideways = Math.abs(event.deltaX) > Math.abs(event.deltaY);
@@ -105,11 +109,23 @@ function addInput(app) {
   }, { passive: false });
   // What was below the pointer has moved away.
   function quiet() { tip.hidden = true; state.hover = -1; }
-  function hover(event, found, at, y) {
+  function hover(found, at, y) {
     if (found !== state.hover) { state.hover = found; app.ask(); }
-    tip.hidden = found < 0;
-    if (found < 0) return;
-    tip.textContent = `${data.names[data.name[found]].short}: ${spell(data.duration[found])}`;
+    explain(found < 0 ? "" : `${data.names[data.name[found]].short}: ${spell(data.duration[found])}`, at, y);
+  }
+  // The smallest mark there: slow steps are within dips.
+  function markAt(at, y) {
+    const near = data.marks.filter((one) => y >= RULER && app.x(one.from) - NEAR <= at && at <= Math.max(app.x(one.from), one.kind === "slow" ? 0 : app.x(one.to)) + NEAR);
+    return near.sort((a, b) => a.to - a.from - b.to + b.from)[0];
+  }
+  function over(mark, at, y) {
+    hover(-1);
+    explain(mark ? mark.words : "", at, y);
+  }
+  function explain(text, at, y) {
+    tip.hidden = !text;
+    if (!text) return;
+    tip.textContent = text;
     const left = state.label + at + 14;
     tip.style.left = `${Math.max(0, Math.min(left, state.label + state.width - tip.offsetWidth - 4))}px`;
     tip.style.top = `${Math.min(y + 18, state.height - tip.offsetHeight - 2)}px`;

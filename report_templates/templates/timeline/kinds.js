@@ -1,5 +1,5 @@
 // Sizes, fonts, and the colors and words of the kinds of events.
-const LANE = 17, PAD = 3, LINE = 34, HEAD = 24, RULER = 26, NEAR = 5, ENOUGH = 1;
+const LANE = 17, PAD = 3, LINE = 34, HEAD = 24, RULER = 26, MARKS = 16, NEAR = 5, ENOUGH = 1;
 const FAMILIES = `"Inter", "DejaVu Sans", system-ui, sans-serif`, FONT = `11px ${FAMILIES}`;
 const COLORS = { computation: "computation", communication: "communication", memory: "memory", sync: "sync", launch: "host", host: "operator",
   annotation: "other", step: "idle", merged: "other" };

@@ -47,13 +47,26 @@ function addLinks(app) {
       try { history.replaceState(null, "", fragmentOf(view.from, view.to, brush.kind === "rank" ? brush.key : "")); } catch { /* the browser may forbid it */ }
     }, 400);
   }
+  function keep() {
+    try { history.replaceState({ view: [view.from, view.to], key: state.key, top: scrollY }, ""); } catch { /* the browser may forbid it */ }
+  }
   document.querySelectorAll("[data-at]").forEach((one) => {
     const link = one.tagName === "A" ? one : element("a", {}, ...one.childNodes);
     if (link !== one) one.append(link);
     link.href = `#${one.dataset.at}`;
-    // The browser does not act on the address that it has.
-    link.addEventListener("click", () => { clearTimeout(waiting); if (location.hash === link.hash) openAddress(); });
+    link.addEventListener("click", () => {
+      clearTimeout(waiting);
+      // The browser does not act on the address that it has.
+      if (location.hash === link.hash) openAddress(); else keep();
+    });
   });
-  addEventListener("hashchange", () => { clearTimeout(waiting); openAddress(); });
+  // Back from a link: what was shown before it, and the place of the link.
+  addEventListener("hashchange", () => {
+    clearTimeout(waiting);
+    const before = history.state;
+    if (!before?.view) { openAddress(); return; }
+    app.go(...before.view, { key: before.key, kept: true });
+    scrollTo(scrollX, before.top);
+  });
   Object.assign(app, { openAddress, note });
 }

@@ -240,6 +240,49 @@ function addPainting(app) {
     }
   }
 
+  // The marks of the report's figures: a dip is a pale field, the profile window a bar or bracket, a slow step a triangle (figures/marks.py).
+  function field(mark, from, to, alpha) {
+    pen.globalAlpha = alpha;
+    pen.fillStyle = colors.step[0];
+    pen.fillRect(x(mark.from), from, Math.max(1, x(mark.to) - x(mark.from)), to - from);
+    pen.globalAlpha = 1;
+  }
+  function marks() {
+    const bottom = RULER + MARKS - 1, shown = data.marks.filter((one) => one.to >= view.from && one.from <= view.to);
+    pen.fillStyle = colors.panel;
+    pen.fillRect(0, RULER, state.width, MARKS);
+    pen.fillStyle = colors.grid;
+    pen.fillRect(0, bottom, state.width, 1);
+    const taken = [];
+    for (const one of shown) {
+      const left = x(one.from), right = x(one.to), wide = right - left > 6;
+      if (one.kind === "dip") field(one, RULER, bottom, 0.45);
+      pen.fillStyle = colors.ink;
+      if (one.kind === "slow") {
+        pen.beginPath();
+        pen.moveTo(left - 4, RULER + 4); pen.lineTo(left + 4, RULER + 4); pen.lineTo(left, RULER + 12);
+        pen.fill();
+      } else if (one.kind === "window" && !wide) pen.fillRect((left + right) / 2 - 1, RULER, Math.max(2, right - left), MARKS - 1);
+      else if (one.kind === "window") {
+        pen.fillRect(left, RULER, right - left, 2.5);
+        for (const at of [left, right - 1]) pen.fillRect(at, RULER, 1, MARKS - 1);
+      }
+      taken.push(one.kind === "slow" ? [left - 4, left + 4] : one.kind === "window" && !wide ? [left, right] : [left, left]);
+    }
+    // Names within their marks, else to their right or left, without overlap.
+    for (const one of shown) {
+      if (!one.label) continue;
+      const long = pen.measureText(one.label).width, half = one.kind === "slow" ? 4 : 0;
+      const left = Math.max(0, x(one.from) - half), right = Math.min(half ? x(one.from) + half : x(one.to), state.width);
+      const places = [...(right - left > long + 8 ? [left + 4] : []), right + 4, left - 4 - long];
+      const at = places.find((at) => at >= 0 && at + long <= state.width && taken.every(([from, to]) => at > to + 2 || from > at + long + 2));
+      if (at === undefined) continue;
+      taken.push([at, at + long]);
+      pen.fillStyle = colors.ink;
+      pen.fillText(one.label, at, bottom - 3);
+    }
+  }
+
   function spot(event) {
     let one = data.tracks[data.track[event]];
     const own = one.row;
@@ -260,7 +303,7 @@ function addPainting(app) {
     if (!pair) return;
     const a = spot(pair[0]), b = spot(pair[1]);
     if (!a || !b) return;
-    const keep = (value) => Math.max(RULER + 2, Math.min(state.height - 3, value));
+    const keep = (value) => Math.max(app.head + 2, Math.min(state.height - 3, value));
     const [x0, y0, x1, y1] = [a.right, keep(a.y), b.left, keep(b.y)];
     if (Math.max(x0, x1) < -50 || Math.min(x0, x1) > state.width + 50) return;
     state.arrow = true;
@@ -288,17 +331,19 @@ function addPainting(app) {
     pen.direction = "ltr";
     pen.fillStyle = colors.paper;
     pen.fillRect(0, 0, state.width, state.height);
-    const shown = state.rows.filter((row) => row.y + row.h > top + RULER && row.y < top + state.height);
+    const shown = state.rows.filter((row) => row.y + row.h > top + app.head && row.y < top + state.height);
     for (const row of shown) {
       if (row.one.line) continue;
       if (!row.one.lanes) { pen.fillStyle = colors.panel; pen.fillRect(0, row.y - top, state.width, row.h); }
     }
+    for (const one of data.marks) if (one.kind === "dip") field(one, app.head, state.height, 0.25);
     ruler();
+    if (data.marks.length) marks();
     const ofEvent = (i, event) => data.names[data.name[event]].meaning;
     const ofBusy = (part) => (i) => (2 * (part.C[i + 1] - part.C[i]) > part.P[i + 1] - part.P[i] ? "communication" : part.host ? "host" : "computation");
     pen.save();
     pen.beginPath();
-    pen.rect(0, RULER, state.width, state.height - RULER);
+    pen.rect(0, app.head, state.width, state.height - app.head);
     pen.clip();
     for (const row of shown) {
       const y = row.y - top, one = row.one;
@@ -332,5 +377,5 @@ function addPainting(app) {
     state.frame = performance.now() - began;
     app.labels(shown, top);
   }
-  Object.assign(app, { read, ask, time, draw, spot, pairOf });
+  Object.assign(app, { read, ask, x, time, draw, spot, pairOf });
 }

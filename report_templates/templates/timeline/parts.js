@@ -11,7 +11,7 @@ function madeParts(home, app) {
   const matches = element("span", { class: "tl-count", role: "status" });
   const previous = button("‹", () => app.step(-1), { "aria-label": "Previous match", title: "Previous match" });
   const next = button("›", () => app.step(1), { "aria-label": "Next match", title: "Next match" });
-  const help = shortcuts();
+  const help = shortcuts(data);
   const tools = element("div", { class: "tl-tools", role: "group", "aria-label": "Views and search" },
     element("span", { class: "tl-group" }, ...buttons),
     element("span", { class: "tl-group" }, button("−", () => app.zoom(1.6), { "aria-label": "Zoom out", title: "Zoom out (s)" }),
@@ -42,12 +42,12 @@ function madeParts(home, app) {
   return { home, said, heard, buttons, search, matches, previous, next, help, canvas, tree, spacer, divider, stage, scroller, tip, tabs, panels, tablist, pen };
 }
 
-function shortcuts() {
+function shortcuts(data) {
   const help = element("dialog", { class: "tl-help", "aria-label": "Keyboard shortcuts" });
   const keys = [["w, s or + −", "zoom in, zoom out"], ["a, d or ← →", "pan left, right"], ["↑ ↓", "scroll the tracks; in the tree, move between tracks"],
     ["f", "fit the selection, or the whole run without one"], [", and .", "previous and next event on the same track"],
     ["Enter", "on a track: select its first event in view; on an event: go to the other side of its connection"],
-    ["← → on a track", "fold and unfold it"], ["/", "search"], ["n, p", "next, previous match"], ["Esc", "clear the selection"], ["1, 2, …", "switch view"],
+    ["← → on a track", "fold and unfold it"], ["/", "search"], ["n, p", "next, previous match"], ...(data.marks.length ? [["m", "next mark: dips, the profile window, slow steps"]] : []), ["Esc", "clear the selection"], ["1, 2, …", "switch view"],
     ["?", "this list"], ["drag", "pan; on the ruler: zoom into the range; on the edge of the names: make them wider"],
     ["wheel", "zoom, after a click on the timeline, or with Ctrl"], ["two fingers", "pinch: zoom"]];
   help.append(element("h3", {}, "Keyboard shortcuts"),

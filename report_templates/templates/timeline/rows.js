@@ -5,7 +5,7 @@ function addRows(app) {
   function rebuild() {
     app.quiet();
     state.rows = [];
-    let y = RULER;
+    let y = app.head;
     const walk = (one) => {
       const open = state.open.has(one.id);
       const h = one.line ? LINE : one.lanes ? Math.max(HEAD, one.lanes * LANE + 2 * PAD) : HEAD;
@@ -72,6 +72,7 @@ function addRows(app) {
   // ---- The tree: only the rows in sight are in the page, and the one that has the focus
   const items = new Map();
   const corner = element("div", { class: "tl-corner", "aria-hidden": "true" }, "Track");
+  corner.style.height = `${app.head - 1}px`;
   tree.append(corner);
   function labels(shown, top) {
     const wanted = new Set(shown);
@@ -113,10 +114,10 @@ function addRows(app) {
   }
   function sight(row) {
     const top = scroller.scrollTop;
-    if (row.y - RULER < top) scroller.scrollTop = row.y - RULER;
+    if (row.y - app.head < top) scroller.scrollTop = row.y - app.head;
     else if (row.y + row.h > top + state.height) scroller.scrollTop = row.y + row.h - state.height;
   }
-  function top(row) { scroller.scrollTop = row.y - RULER; }
+  function top(row) { scroller.scrollTop = row.y - app.head; }
   tree.addEventListener("click", (event) => {
     const item = event.target.closest("[role=treeitem]");
     if (!item) return;

@@ -1,6 +1,6 @@
 // The beginning: unpacks the events of the page, and opens the timeline at the first view, or at the place of the address.
 function start(home, data) {
-  const app = { data, view: { from: 0, to: data.span } };
+  const app = { data, view: { from: 0, to: data.span }, head: RULER + (data.marks.length ? MARKS : 0) };
   app.state = { selected: -1, hover: -1, tab: 0, query: "", hits: null, found: [], prefix: null, current: 0, rows: [], open: new Set(), label: 200, chosen: 0,
     width: 600, height: 300, key: "" };
   app.parts = madeParts(home, app);
@@ -21,7 +21,7 @@ function start(home, data) {
   const first = data.views[0] ?? { key: "whole", label: "the whole run", from: 0, to: data.span, track: -1 };
   app.look(first, true);
   const held = first.track >= 0 ? processOf(data, first.track) : null;
-  scroller.scrollTop = held?.row ? held.row.y - RULER : 0;
+  scroller.scrollTop = held?.row ? held.row.y - app.head : 0;
   app.find = (text) => { app.parts.search.value = text; app.seek(); };
   app.openAddress();
   home.timeline = app;

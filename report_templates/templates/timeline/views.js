@@ -4,8 +4,8 @@ function addViews(app) {
   const { buttons, said } = app.parts;
   const calm = matchMedia("(prefers-reduced-motion: reduce)");
   let moving = 0;
-  // kept: the address stays as it is.
-  function go(from, to, { jump = false, key = "", kept = false } = {}) {
+  // kept: the address stays as it is. words: of what is shown.
+  function go(from, to, { jump = false, key = "", kept = false, words = "" } = {}) {
     const least = 100, most = data.span * 1.02;
     let width = Math.max(least, Math.min(most, to - from));
     let begin = from + (to - from - width) / 2;
@@ -21,7 +21,7 @@ function addViews(app) {
       view.from = origin[0] + (goal[0] - origin[0]) * share;
       view.to = origin[1] + (goal[1] - origin[1]) * share;
     };
-    tell(goal);
+    tell(goal, words);
     if (!kept) app.note();
     if (state.tab === 2) { clearTimeout(state.listing); state.listing = setTimeout(app.list, 250); }
     if (jump || calm.matches) { put(1); app.ask(); return; }
@@ -35,9 +35,9 @@ function addViews(app) {
     };
     moving = requestAnimationFrame(frame);
   }
-  function tell(goal) {
-    const known = data.views.find((one) => one.key === state.key);
-    said.textContent = known ? `Shown: ${clean(known.label, 400)}` : `Shown: ${spell(goal[1] - goal[0])}, from ${exact(Math.round(Math.max(0, goal[0]) / 1000) * 1000)} after the start`;
+  function tell(goal, words) {
+    const known = data.views.find((one) => one.key === state.key), text = words || (known && clean(known.label, 400));
+    said.textContent = text ? `Shown: ${text}` : `Shown: ${spell(goal[1] - goal[0])}, from ${exact(Math.round(Math.max(0, goal[0]) / 1000) * 1000)} after the start`;
   }
   function look(one, opening = false) {
     const edge = (one.to - one.from) * 0.015;
@@ -47,6 +47,10 @@ function addViews(app) {
       if (row) app.sight(row);
     }
     go(one.from - edge, one.to + edge, { key: one.key, jump: opening, kept: opening });
+  }
+  function mark(one) {
+    const edge = Math.max((one.to - one.from) * 0.05, 1000);
+    go(one.from - edge, one.to + edge, { words: one.words });
   }
   function zoom(factor, at = state.width / 2, jump = false) {
     const pivot = app.time(at);
@@ -84,5 +88,5 @@ function addViews(app) {
     for (const one of [event === launch ? run : launch, event]) app.behold(one);
     go(begin - edge, end + edge);
   }
-  Object.assign(app, { go, look, zoom, pan, fit, reveal, center, follow });
+  Object.assign(app, { go, look, mark, zoom, pan, fit, reveal, center, follow });
 }

@@ -1,35 +1,37 @@
-// Numbers and times in words, names from a trace, and elements.
-const digits = (value) => (value === 0 ? "0" : value >= 100 ? String(Math.round(value)) : value.toPrecision(3));
-function spell(ns) {
-  const size = Math.abs(ns), sign = ns < 0 ? "−" : "";
-  if (size < 999.5) return `${sign}${Math.round(size)}\u00a0ns`;
-  if (size < 999.5e3) return `${sign}${digits(size / 1e3)}\u00a0µs`;
-  if (size < 999.5e6) return `${sign}${digits(size / 1e6)}\u00a0ms`;
-  if (size < 60e9) return `${sign}${digits(size / 1e9)}\u00a0s`;
-  const parts = (total, base, unit, smaller) => `${sign}${grouped(Math.floor(total / base))}\u00a0${unit}${total % base ? `\u00a0${total % base}\u00a0${smaller}` : ""}`;
-  const seconds = Math.round(size / 1e9), minutes = Math.round(seconds / 60);
-  if (seconds < 3600) return parts(seconds, 60, "min", "s");
-  if (minutes < 48 * 60) return parts(minutes, 60, "h", "min");
-  return parts(Math.round(seconds / 3600), 24, "d", "h");
+// Times of the timeline in words, names from a trace, and elements.
+// A time of a minute or more in its parts, without those that are zero, and with so many decimals of the second.
+function clock(ns, decimals) {
+  const least = 10 ** (9 - decimals), sign = ns < 0 ? "−" : "";
+  let rest = Math.round(Math.abs(ns) / least) * least;
+  const written = [];
+  for (const [unit, size] of [["d", 86400e9], ["h", 3600e9], ["min", 60e9]]) {
+    const whole = Math.floor(rest / size);
+    rest -= whole * size;
+    if (whole) written.push(`${grouped(whole)}\u00a0${unit}`);
+  }
+  if (rest || !written.length) written.push(`${(rest / 1e9).toFixed(decimals)}\u00a0s`);
+  return sign + written.join("\u00a0");
 }
 const exact = (ns) => {
+  if (ns >= 60e9) return clock(ns, 9).replace(/\.?0+(?=\u00a0s$)/, "");
   const [unit, size] = ns >= 1e9 ? ["s", 1e9] : ns >= 1e6 ? ["ms", 1e6] : ["µs", 1e3];
   return `${(ns / size).toFixed(Math.round(Math.log10(size))).replace(/\.?0+$/, "")}\u00a0${unit}`;
 };
-// The distance of the ticks of a ruler, and how their times are written: absolute, in one unit, with as many decimals as tell them apart.
+// The distance of the ticks of a ruler, and how their times are written: absolute, with as many decimals as distinguish them; in one unit
+// before a minute has passed, else in minutes and seconds.
+const PACES = [1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 21600, 43200, 86400].map((seconds) => seconds * 1e9);
 function scale(from, to, width) {
   const [unit, one] = to >= 1e9 ? ["s", 1e9] : to >= 1e6 ? ["ms", 1e6] : to >= 1e3 ? ["µs", 1e3] : ["ns", 1];
   let room = 110, pace, write;
   for (const last of [false, true]) {
     const least = (to - from) / Math.max(2, width / room), power = 10 ** Math.floor(Math.log10(least));
-    pace = Math.max(1, [1, 2, 5, 10].map((k) => k * power).find((value) => value >= least));
+    pace = PACES.find((value) => least > 0.5e9 && value >= least) ?? Math.max(1, [1, 2, 5, 10].map((k) => k * power).find((value) => value >= least));
     const decimals = Math.max(0, Math.round(Math.log10(one)) - Math.floor(Math.log10(pace) + 1e-9));
-    write = (ns) => `${(ns / one).toFixed(decimals).replace(/^-?\d+/, grouped).replace("-", "−")}\u00a0${unit}`;
+    write = to >= 60e9 ? (ns) => clock(ns, decimals) : (ns) => `${(ns / one).toFixed(decimals).replace(/^-?\d+/, grouped).replace("-", "−")}\u00a0${unit}`;
     if (!last) room = Math.max(room, 7 * write(to).length + 14);
   }
   return { pace, write };
 }
-const grouped = (value) => String(value).replace(/\B(?=(\d{3})+$)/g, ",");
 // Of a name from a trace: without what turns the direction of text or breaks lines, and not longer than can be read.
 const clean = (text, most = 160) => {
   const plain = text.replace(/[\u200e\u200f\u061c\u202a-\u202e\u2066-\u2069]/g, "").replace(/\s+/g, " ");

@@ -48,6 +48,21 @@ def test_the_axis_has_its_quantity_the_threshold_its_name_and_outliers_their_num
     assert float(limit.get("x1", 0)) == pytest.approx(words["1 s"], abs=0.1)
 
 
+@pytest.mark.parametrize(
+    ("edges", "read"),
+    [
+        ([100 * MS, 200 * MS, 300 * MS], "100 300 even ms 5 0.5"),
+        ([10 * MS, 100 * MS, 1000 * MS], "10 1000 log ms 5 0.5"),
+        ([10 * MS, 20 * MS, 1000 * MS], None),
+    ],
+)
+def test_the_counts_of_the_bars_can_be_read(edges: list[float], read: str | None) -> None:
+    """Edges by a rule need no numbers of their own; others have no values."""
+    svg = distribution([Row("TRAIN", edges, (5.0, 0.5), None)], "step time", "computation")
+    (path,) = ElementTree.fromstring(svg).iter(f"{SVG}path")
+    assert (path.get("data-bins"), path.findtext(f"{SVG}title")) == (read, "TRAIN")
+
+
 def histogram(edges: list[float], counts: list[int]) -> Histogram:
     return Histogram(tuple(edges), tuple(counts), "ns", False)
 

@@ -28,8 +28,9 @@ from postrun.report_templates.figures.matrix import matrix
 from postrun.report_templates.figures.paired_bars import paired_bars
 from postrun.report_templates.figures.palette import ACCENT, MEANINGS, SERIES, UNNAMED, VARIABLES, themed
 from postrun.report_templates.figures.stacked_bars import Part, stacked_bars
+from postrun.report_templates.figures.step_bars import Bar, step_bars
 from postrun.report_templates.figures.strips import Piece, Strip, strips
-from postrun.report_templates.figures.svg import document, fitted, line, path, shape, text, width_of
+from postrun.report_templates.figures.svg import NARROW, SMALL, WIDE, document, fitted, line, path, shape, text, width_of
 from postrun.report_templates.sections.shares import shares_ring
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -319,3 +320,38 @@ def test_a_row_that_is_nothing_says_so_in_place_of_its_bar() -> None:
     drawn = stacked_bars([Part("waiting", "host")], [("GPU 0", [0.0]), ("GPU 1", [7.0])], "%", limit=(10.0, "threshold 10%"), axis_end=10.0)
     assert re.findall(r">([\d.]+%)</text>", drawn).count("0%") == 2  # of the axis, and of the first row
     assert drawn.count("<title>") == 1
+
+
+@pytest.mark.parametrize("width", [WIDE, SMALL])
+def test_step_bars_are_the_same_with_and_without_tooltips(width: float) -> None:
+    """Bars of 10 + 5 ms and of 8 + 2 ms, and 3 ms below zero."""
+    parts, below = [Part("computation", "computation"), Part("idle", "idle")], Part("hidden", "communication", 0.45)
+    bars = [Bar("1", [10.0, 5.0], 3.0), Bar("2", [8.0, 2.0], 0.0)]
+    titled, plain = (
+        ElementTree.fromstring(step_bars(parts, bars, below, "ms", top=15.0, titles=titles, width=width)) for titles in (True, False)
+    )
+    boxes = [
+        (rect.get("fill"), *(float(rect.get(name, 0)) for name in ("x", "y", "width", "height")))
+        for rect in titled.iter(f"{SVG}rect")
+        if rect.find(f"{SVG}title") is not None
+    ]
+    paths = [
+        (one.get("fill"), *map(float, box))
+        for one in plain.iter(f"{SVG}path")
+        for box in re.findall(r"M([\d.]+) ([\d.]+)h([\d.]+)v([\d.]+)", one.get("d", ""))
+        if one.get("fill") != palette.PAPER
+    ]
+    assert sorted(boxes) == sorted(paths)
+    assert sorted(height for *_, height in paths) == [16.0, 24.0, 40.0, 64.0, 80.0]  # 8 px per ms
+    assert not list(plain.iter(f"{SVG}title"))
+    assert plain.get("width") == f"{width:g}"
+
+
+def test_panels_are_below_each_other_on_a_narrow_screen() -> None:
+    groups = [Bins(name, (1e6, 2e6), (5,), None) for name in "abc"]
+    small = ElementTree.fromstring(panels(groups, ["1", "2", "3"], ["host"] * 3, columns=1))
+    places = {
+        text.text: (float(text.get("x", 0)), float(text.get("y", 0))) for text in small.iter(f"{SVG}text") if text.text in ("a", "b", "c")
+    }
+    assert places == {"a": (0, 11), "b": (0, 135), "c": (0, 259)}
+    assert float(small.get("width", 0)) <= NARROW

@@ -51,6 +51,7 @@ def test_the_curve_can_be_read_at_the_pointer() -> None:
     numbers = [float(number) for number in re.findall(r"[0-9.]+", area.get("d") or "")]
     corners = [(float(x0) + x * float(per_x), float(y0) + y * float(per_y)) for x, y in zip(numbers[::2], numbers[1::2], strict=True)]
     assert form == ["{}", "s"]
+    assert area.get("data-unit") == "%"
     assert (pytest.approx(25, abs=0.1), pytest.approx(80, abs=0.2)) in corners
     assert (pytest.approx(50, abs=0.1), pytest.approx(80, abs=0.2)) in corners
     assert (pytest.approx(100, abs=0.1), pytest.approx(20, abs=0.2)) in corners
@@ -60,15 +61,18 @@ def test_the_curve_can_be_read_at_the_pointer() -> None:
 def test_phases_and_marks_are_at_their_times(width: float) -> None:
     marks = [Mark("dip to 20%", ": HostPauses", 40 * S, 50 * S), Mark("profile window", "", 30 * S, 30 * S + 1, "window")]
     svg = job_strip(100 * S, PHASES, [at * S for at in range(100)], [50.0] * 100, marks, width=width)
-    assert (0.8 * width, pytest.approx(0.2 * width, abs=1.1)) in rects(svg, MEANINGS["idle"])
-    assert (0.4 * width, 0.1 * width) in rects(svg, MEANINGS["idle"])
+    assert f'viewBox="-36 0 {width:g} ' in svg
+    axis, width = -36.0, width - 36
+    assert (pytest.approx(0.8 * width), pytest.approx(0.2 * width, abs=1.1)) in rects(svg, MEANINGS["idle"])
+    assert (pytest.approx(0.4 * width), pytest.approx(0.1 * width)) in rects(svg, MEANINGS["idle"])
     assert rects(svg, MEANINGS["computation"]) == [(pytest.approx(0.1 * width), pytest.approx(0.7 * width - 1))]
     assert rects(svg, INK) == [(pytest.approx(0.3 * width - 1), 2.0)], "a short window is still visible"
     texts = [text for text, _, _ in labels(svg)]
     assert any(text.startswith("training") for text in texts)
     assert "dip to 20%: HostPauses" in texts
+    assert texts[:2] == ["100%", "0%"]
     for text, left, right in labels(svg):
-        assert left >= -0.01, text
+        assert left >= (axis if text in ("0%", "100%") else -0.01), text
         assert right <= width + 0.01, text
 
 
@@ -92,6 +96,12 @@ def test_the_curve_has_the_height_of_its_values_and_gaps() -> None:
     assert len(paths) == 2, "nothing is drawn where nothing was sampled"
     heights = [float(y) for y in re.findall(r" (-?[\d.]+)", paths[0])]
     assert max(heights) - min(heights) == pytest.approx(46)
+
+
+def test_without_a_curve_there_is_no_axis() -> None:
+    svg = job_strip(100 * S, PHASES, [], [], ())
+    assert f'viewBox="0 0 {WIDTH:g} ' in svg
+    assert not {"0%", "100%"} & {text for text, _, _ in labels(svg)}
 
 
 def device(rank: int, computation: int, communication: int, idle: int) -> DeviceTime:

@@ -10,12 +10,14 @@ import pytest
 from made_timeline import two_ranks
 from postrun.analysis.report import Report
 from postrun.analysis.report.first_page import Dip, JobPhase, JobStrip
+from postrun.analysis.report.loop_details import StepOutlierDetails
 from postrun.analysis.report.rules import RuleResult
 from postrun.analysis.report.steps import SlowSteps, Step, StepDifference
 from postrun.report_templates.blocks.spans import Span
 from postrun.report_templates.output.pages import page
 from postrun.report_templates.output.section_list import context
 from postrun.report_templates.rules.spans import span_of
+from postrun.report_templates.sections.run_marks import time_marks
 from postrun.report_templates.sections.slow_steps import slow_steps
 from postrun.report_templates.sections.summary import summary
 
@@ -90,6 +92,26 @@ def test_the_strip_of_the_job_links_its_dips_and_phases(rich: Report) -> None:
         ("dip at 1\u00a0min\u00a040\u00a0s", Span(1100 * S, 1200 * S)),
         ("idle tail", Span(1700 * S, 2000 * S)),
         ("profile window", Span(1300 * S, 1310 * S)),
+    ]
+
+
+def test_the_marks_have_the_words_of_the_strip_in_every_figure_over_time(rich: Report) -> None:
+    """The origin moves the marks; the words count from the start of the job.
+
+    The slow step is within the dip, which has the name.
+    """
+    (details,) = (rule.details for rule in rich.rules if isinstance(rule.details, StepOutlierDetails))
+    step = dataclasses.replace(details.slowest[0], index=7, start_ns=1150 * S, duration_ns=3 * S, outlier=True)
+    rules = [
+        dataclasses.replace(rule, details=dataclasses.replace(details, slowest=(step,))) for rule in rich.rules if rule.details is details
+    ]
+    dips = (Dip(1100 * S, 1200 * S, 18.0, 91.0, ("StepOutlier",)),)
+    strip = JobStrip(1000 * S, 2000 * S, dips=dips, window_start_ns=1300 * S, window_end_ns=1310 * S)
+    marks = time_marks(dataclasses.replace(rich, job_strip=strip, rules=tuple(rules)), 990 * S)
+    assert [(mark.kind, mark.label, (mark.label + mark.more).replace("\u00a0", " "), mark.start / S, mark.end / S) for mark in marks] == [
+        ("dip", "dip", "dip to 18%, 1 min 40 s to 3 min 20 s: StepOutlier", 110, 210),
+        ("window", "profile window", "profile window, 10.0 s", 310, 320),
+        ("slow", "", "slow step 7, 3.00 s", 160, 163),
     ]
 
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 from made_timeline import MS, hostile, large, queued, small
 from postrun.analysis.report import Report
+from postrun.analysis.report.first_page import Dip, JobStrip
 from postrun.report_templates.output.render import render
 
 DRIVER = r"""
@@ -107,7 +109,12 @@ def files(small_reports: dict[str, Report], tmp_path_factory: pytest.TempPathFac
     """Write pages with these timelines and little else, which saves time."""
     folder, report = tmp_path_factory.mktemp("timeline"), small_reports["cpu"]
     pages = {"small": small(), "queued": queued(), "hostile": hostile(), "large": large()}
-    return {name: str(render(report, folder / name, ("html",), timeline=timeline)["html"]) for name, timeline in pages.items()}
+    files = {name: str(render(report, folder / name, ("html",), timeline=timeline)["html"]) for name, timeline in pages.items()}
+    start = small().origin_ns
+    dips = (Dip(start + 10 * MS, start + 20 * MS, 19.0, 95.0, ("StepOutlier",)),)
+    strip = JobStrip(start, start + 30 * MS, dips=dips, window_start_ns=start + MS, window_end_ns=start + 5 * MS)
+    marked = dataclasses.replace(report, job_strip=strip)
+    return files | {"marked": str(render(marked, folder / "marked", ("html",), timeline=small())["html"])}
 
 
 @pytest.fixture(scope="module")
@@ -217,6 +224,54 @@ def test_following_an_arrow_keeps_both_of_its_ends_in_view(browse: Any) -> None:
         {"click": "#tl-panel-1 tbody td:nth-child(2) .tl-link", "run": ends},
     )["values"][1:]
     assert answer == [[8, True, True, True, 0], [3, True, True, True, 0], [8, True, True, True, 1], [3, True, True, True, 1]]
+
+
+DIP = "dip to 19%, 10.0 ms to 20.0 ms: StepOutlier"
+
+
+@pytest.mark.parametrize("width", [1000, 400])
+def test_the_marks_of_the_run_are_below_the_ruler(browse: Any, width: int) -> None:
+    """A dip of 10 to 20 ms, a field behind the events; a window of 1 to 5 ms."""
+    record = f"""(() => {{
+      const {{ draw, x, head }} = {HOME}.timeline, pen = CanvasRenderingContext2D.prototype, own = [pen.fillText, pen.fillRect], names = [], fields = [];
+      pen.fillText = function (text, at, y) {{ if (y > 26 && y < head) names.push(text); return own[0].call(this, text, at, y); }};
+      pen.fillRect = function (...box) {{ if (box[0] === x(10e6) && box[2] === x(20e6) - x(10e6)) fields.push(box[1]); return own[1].apply(this, box); }};
+      draw();
+      [pen.fillText, pen.fillRect] = own;
+      return [names, fields];
+    }})()"""
+    full_view = {"click": "#timeline-view .tl-group button:nth-child(3)"}
+    (drawn,) = browse(full_view, {"run": record}, which="marked", width=width)["values"]
+    assert drawn == [["dip", "profile window"] if width > 400 else ["dip"], [42, 26]]
+    (plain,) = browse(
+        full_view, {"run": f"[{HOME}.timeline.head, {HOME}.querySelector('.tl-help').innerText.includes('mark')]"}, width=width
+    )["values"]
+    assert plain == [26, False]
+
+
+def test_a_mark_shows_its_words_and_leads_to_its_time(browse: Any) -> None:
+    """Pointed at, clicked, and three times with the key m: the dip is also third."""
+    status = f"[{HOME}.querySelector('.tl-view').textContent, {HOME}.timeline.view.from, {HOME}.timeline.view.to]"
+    point = f"""(() => {{
+      const {{ timeline }} = {HOME}, canvas = {HOME}.querySelector("canvas"), box = canvas.getBoundingClientRect();
+      const send = (type, ms) => canvas.dispatchEvent(new PointerEvent(type, {{ clientX: box.left + timeline.x(ms * 1e6), clientY: box.top + 34, bubbles: true }}));
+      const tip = () => {HOME}.querySelector(".tl-tip"), words = [15, 3, 28].map((ms) => {{ send("pointermove", ms); return tip().hidden ? "" : tip().textContent; }});
+      send("pointerdown", 15);
+      send("pointerup", 15);
+      return words;
+    }})()"""
+    full_view = {"click": "#timeline-view .tl-group button:nth-child(3)"}
+    words, clicked, *keys = browse(
+        full_view, {"run": point}, {"run": status}, {"focus": "#timeline-view canvas"}, *[{"key": "m", "run": status}] * 3, which="marked"
+    )["values"]
+    assert [word.replace("\u00a0", " ") for word in words] == [DIP, "profile window, 4.00 ms", ""]
+    views = [[text.replace("\u00a0", " "), *view] for text, *view in (clicked, *keys)]
+    dip = [f"Shown: {DIP}", pytest.approx(9.5 * MS), pytest.approx(20.5 * MS)]
+    assert views == [dip, dip, ["Shown: profile window, 4.00 ms", pytest.approx(0.8 * MS), pytest.approx(5.2 * MS)], dip]
+
+
+def test_axe_finds_nothing_with_marks(browse: Any) -> None:
+    assert browse({"axe": True}, which="marked")["values"] == [[]]
 
 
 def test_no_tooltip_stays_when_what_it_names_has_moved(browse: Any) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from made_timeline import empty, large, small
 from postrun.analysis.timeline.model import Gap, Name, Timeline, Track
+from postrun.report_templates.figures.marks import Mark
 from postrun.report_templates.timeline.encode import encode
 
 
@@ -85,6 +86,12 @@ def test_gaps_and_narrow_labels_come_back() -> None:
     head, _ = unpacked(encode(dataclasses.replace(small(), gaps=(Gap(3, 10, 20),))))
     assert head["gaps"] == [[3, 10, 20]]
     assert head["tracks"][3][2:] == ["HOST-0 PID-7", 0, "", "PID-7"]
+
+
+def test_marks_come_back_with_their_names_and_all_their_words() -> None:
+    marks = [Mark("dip", " to 19%", 10.0, 20.0), Mark("", "slow step 7, 3.00 s", 12, 15, "slow")]
+    head, _ = unpacked(encode(small(), marks))
+    assert head["marks"] == [["dip", "dip", "dip to 19%", 10, 20], ["slow", "", "slow step 7, 3.00 s", 12, 15]]
 
 
 def test_samples_come_back_bit_by_bit() -> None:
