@@ -20,7 +20,7 @@ from .axes import TimeUnit, nice_ticks, time_unit
 from .palette import GRID, INK, MEANINGS, MUTED, ON, PAPER
 
 WIDTH: Final = 720.0
-_TOP, _ROW, _BAR, _RIGHT = 28.0, 18.0, 14.0, 12.0
+_TOP, _ROW, _BAR, _RIGHT = 28.0, 16.5, 13.0, 12.0
 _COLUMN: Final = 1.5  # px
 _MARK: Final = 8.0  # px above the strips: marks over them would hide the events of a short profile window
 _LETTERS: Final = 7  # a shortened name needs at least, to be distinct

@@ -18,6 +18,7 @@ from ..figures.svg import THIRD
 from ..text.formats import clip, count, duration, percent, plural, quantity
 from .run_marks import time_marks
 
+_ALIKE = 2.0  # percentage points between means of units
 _NAMES = {
     "gpu": "GPU utilization",
     "gpu_memory": "GPU memory utilization",
@@ -308,17 +309,25 @@ def _heat(every: Sequence[UnitHeat], metric: str, unit: str) -> Figure | None:
         for index, row in zip(heat.units, heat.values, strict=True)
         if (known := [value for value in row if value is not None])
     }
+    gaps = any(value is None for heat in drawn for row in heat.values for value in row)
     finding = "no samples"
     if means:
         low, high = min(means, key=lambda at: means[at]), max(means, key=lambda at: means[at])
         finding = f"{unit} {high[1]} of {clip(high[0], 40)} busiest with {percent(means[high])} on average"
-        if len(means) > 1 and percent(means[low]) == percent(means[high]):
-            finding = f"all {count(len(means))} alike with {percent(means[high])} on average"
+        if len(means) > 1 and means[high] - means[low] < _ALIKE:
+            ends = dict.fromkeys((percent(means[low]), percent(means[high])))
+            finding = f"all {count(len(means))} alike with {'–'.join(ends)} on average"
         elif low != high:
             finding += f", {unit} {low[1]} of {clip(low[0], 40)} least with {percent(means[low])}"
     return Figure(
         f"system-usage-{metric}-heat",
         heat_map.heat_map(blocks, unit),
         f"Utilization of each {unit}: {finding}",
-        say("Each {} over time: {}. Open cells have no sample.{}", unit, finding, of_all(len(drawn), len(every), "node", "utilization")),
+        say(
+            "Each {} over time: {}.{}{}",
+            unit,
+            finding,
+            " Open cells have no sample." * gaps,
+            of_all(len(drawn), len(every), "node", "utilization"),
+        ),
     )

@@ -342,7 +342,7 @@ def test_step_bars_are_the_same_with_and_without_tooltips(width: float) -> None:
         if one.get("fill") != palette.PAPER
     ]
     assert sorted(boxes) == sorted(paths)
-    assert sorted(height for *_, height in paths) == [16.0, 24.0, 40.0, 64.0, 80.0]  # 8 px per ms
+    assert sorted(height for *_, height in paths) == [12.8, 19.2, 32.0, 51.2, 64.0]  # 6.4 px per ms
     assert not list(plain.iter(f"{SVG}title"))
     assert plain.get("width") == f"{width:g}"
 
@@ -353,5 +353,5 @@ def test_panels_are_below_each_other_on_a_narrow_screen() -> None:
     places = {
         text.text: (float(text.get("x", 0)), float(text.get("y", 0))) for text in small.iter(f"{SVG}text") if text.text in ("a", "b", "c")
     }
-    assert places == {"a": (0, 11), "b": (0, 135), "c": (0, 259)}
+    assert places == {"a": (0, 11), "b": (0, 129), "c": (0, 247)}
     assert float(small.get("width", 0)) <= NARROW

@@ -12,6 +12,7 @@ from postrun.report_templates.sections.system_usage import _heat
     [
         (99.32, 99.28, "all 2 alike with 99.3% on average"),
         (99.28, 99.28, "all 2 alike with 99.3% on average"),
+        (98.0, 99.3, "all 2 alike with 98.0%–99.3% on average"),
         (80.0, 99.3, "GPU 1 of n busiest with 99.3% on average, GPU 0 of n least with 80.0%"),
     ],
 )

@@ -100,7 +100,7 @@ def test_what_was_not_recorded_is_hatched_and_said() -> None:
     (strokes,) = re.findall(r'<path d="([^"]*)" fill="#57606a" fill-opacity="0.6"', figure.svg)
     across = [float(x) for x in re.findall(r"[ML]([\d.]+) ", strokes)]
     (left, wide) = next(
-        (float(x), float(w)) for x, w in re.findall(r'<rect x="([\d.]+)" y="[\d.]+" width="([\d.]+)" height="14"', figure.svg)
+        (float(x), float(w)) for x, w in re.findall(r'<rect x="([\d.]+)" y="[\d.]+" width="([\d.]+)" height="13"', figure.svg)
     )
     assert abs(min(across) - (left + wide * 8 / 30)) < 7
     assert max(across) <= left + wide + 0.01
