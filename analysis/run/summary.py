@@ -11,13 +11,12 @@ from ..causes.program import TRAINING, program_words
 from ..report.run import Device, Node, Summary
 from ..steps.step_time import main_steps
 from ..toolkit import wording
-from ..toolkit.labels import short_model
+from ..toolkit.labels import UNKNOWN_HOST, short_model
 from .summary_data import SummaryData
 from .summary_headline import headline
 from .summary_tiles import figures, tiles
 from .summary_warnings import caveats, data_state, warnings
 
-_UNKNOWN_HOST: Final = "unknown host"  # the readers' name of nodes that no file names
 _MEMORY: Final = re.compile(r"\b(\d{1,4}) ?GB\b")  # in the name of a device
 
 
@@ -64,7 +63,7 @@ def _machines(nodes: Sequence[Node], used: Sequence[Device]) -> str:
     models = Counter(_model(device.name) for device in used)
     model = next(iter(models)) if len(models) == 1 else None
     gpus = f"{len(used)} × {model}" if model else wording.plural(len(used), "GPU")
-    if all(node.hostname.startswith(_UNKNOWN_HOST) for node in nodes):  # the number of machines is not known either
+    if all(node.hostname.startswith(UNKNOWN_HOST) for node in nodes):  # the number of machines is not known either
         return gpus
     return f"{gpus}, {machines}"
 

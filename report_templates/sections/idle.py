@@ -109,9 +109,8 @@ def _work(name: str | None, stream: int | None) -> str | None:
     return f"{name} (stream {stream})" if name and stream is not None else name
 
 
-def _device(gap: Gap) -> str:
-    where = f"GPU {gap.device}"
-    return f"rank {gap.rank} · {where}" if gap.rank is not None else f"{labels.process(gap.node, None, None)} {where}"
+def _device(row: Gap | Idle) -> str:
+    return f"rank {row.rank} · GPU {row.device}" if row.rank is not None else labels.device(row.node, None, row.device)
 
 
 def _note(rows: Sequence[Idle]) -> str | None:
@@ -138,5 +137,4 @@ def _total(row: Idle) -> int:
 
 
 def _label(row: Idle) -> str:
-    where = f"GPU {row.device} stream {row.stream}"
-    return f"rank {row.rank} · {where}" if row.rank is not None else f"{labels.process(row.node, None, None)} {where}"
+    return f"{_device(row)} stream {row.stream}"
