@@ -9,7 +9,7 @@ from ...analysis.report.comparison import Comparison, StepComparison
 from ..blocks import Figure, Section, say
 from ..blocks.tables import Cell, Col, table
 from ..figures.histogram import Bins, histogram
-from ..text.formats import capitalized, count, duration, percent, percent_of, significant
+from ..text.formats import capitalized, count, duration, percent, percent_of, signed_percent, significant
 from . import words
 
 _MEASURES: Final = {"from step to step": "time from step to step", "device": "GPU work of a step", "host": "time of a step on the host"}
@@ -54,9 +54,9 @@ def steps(comparison: Comparison) -> Section:
 def _test(steps: StepComparison) -> str:
     if steps.p_value is None or steps.shift_percent is None or steps.shift_low_percent is None or steps.shift_high_percent is None:
         return ""
-    low, high = (words.change(value).text for value in (steps.shift_low_percent, steps.shift_high_percent))
+    low, high = (signed_percent(value) for value in (steps.shift_low_percent, steps.shift_high_percent))
     chance = "p\u00a0<\u00a00.0001" if steps.p_value < 0.0001 else f"p\u00a0=\u00a0{significant(steps.p_value)}"
-    return f"The shift is {words.change(steps.shift_percent).text}, with 99% confidence between {low} and {high} (rank-sum test: {chance})."
+    return f"The shift is {signed_percent(steps.shift_percent)}, with 99% confidence between {low} and {high} (rank-sum test: {chance})."
 
 
 def _note(steps: StepComparison) -> str:

@@ -13,7 +13,7 @@ from ...analysis.report.comparison import Amount, Change, Comparison, PercentPai
 from ...analysis.report.run import Tile
 from ..blocks import Details, Only, Section, meaning_of, say
 from ..blocks.tables import Cell, Col, Table, table
-from ..text.formats import capitalized, duration, percent
+from ..text.formats import capitalized, duration, percent, signed_percent
 from . import words
 from .tables import MOVED, rule_columns
 
@@ -51,9 +51,9 @@ def _comparable(comparison: Comparison) -> Table | None:
         "Percentages that compare between different programs",
         comparison.percentages,
         Col("Figure", lambda row: row.name, kind="name"),
-        Col("Percent of", lambda row: row.of),
         Col("Base", lambda row: row.base_percent, words.share),
         Col("New", lambda row: row.new_percent, words.share),
+        Col("Percent of", lambda row: row.of),
         sortable=False,
     )
 
@@ -131,7 +131,7 @@ def _time(comparison: Comparison) -> Tile | None:
         return None
     value, details = words.ratio(base_ns, new_ns), [f"{duration(base_ns)} → {duration(new_ns)}"]
     if judgment is not None and judgment.low_percent is not None and judgment.high_percent is not None:
-        details.append(f"{words.change(judgment.low_percent).text} to {words.change(judgment.high_percent).text}")
+        details.append(f"{signed_percent(judgment.low_percent)} to {signed_percent(judgment.high_percent)}")
     if judgment is not None and judgment.evidence is None:
         value, details = _UNDECIDED, [f"{details[0]} ({value})", "too few steps"]
     elif steps is not None:

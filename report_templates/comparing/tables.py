@@ -26,8 +26,9 @@ _DEFINITIONS: Final = (
     ),
     (
         "Parts",
-        "Where the effect is at least the threshold, in percent of a step. Idle time and exposed communication must also exceed 2.58"
-        " standard errors of the mean step; with fewer than five times from step to step they are undecided.",
+        "Where the effect is at least the threshold, in percent of a step. The span, idle time and communication must also change by their"
+        " noise: 2.58 standard errors of the mean step, or less if the shift of the steps is more certain. With fewer than five times from"
+        " step to step they are undecided.",
     ),
     (
         "Kernels",

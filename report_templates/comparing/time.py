@@ -35,7 +35,8 @@ def time(comparison: Comparison) -> Section:
         lead = say("Times are divided by the span of the GPUs, not by steps ({}). {}.", basis.why, changes)
     elif basis.unit == "work":
         lead = say("Times are for the same work, by the counts of the {} of both runs. {}.", basis.name, changes)
-    rows = (*words.worst_first(comparison.parts), *([comparison.whole] if basis.unit != "second" else []), *comparison.within)
+    parts = words.worst_first(filter(_any, comparison.parts))
+    rows = (*parts, *([comparison.whole] if basis.unit != "second" else []), *filter(_any, comparison.within))
     blocks = (
         parts_figure("time-parts", comparison),
         table(
@@ -44,13 +45,18 @@ def time(comparison: Comparison) -> Section:
             rows,
             *_columns(rows),
             sortable=False,
-            note="The first four rows add up to the span. Communication and memory operations include the time that computation hides."
-            f" Over {over}.",
+            note="Computation, idle and exposed times add up to the span. Communication and memory operations include the time that"
+            f" computation hides. Over {over}.",
         ),
         *on_the_host,
         _devices(comparison.devices, unit),
     )
     return Section("time", "Parts of the time", lead, blocks)
+
+
+def _any(part: Amount) -> bool:
+    """Return whether a run has any time of the part."""
+    return max(part.base_ns, part.new_ns) > 0
 
 
 def _columns(parts: Sequence[Amount]) -> tuple[Col[Amount], ...]:
@@ -86,14 +92,14 @@ def _host_table(comparison: Comparison) -> Table | None:
 
 def parts_figure(id: str, comparison: Comparison) -> Figure | None:
     """Draw the parts of the devices' time in both runs."""
-    unit = words.per(comparison.basis)
+    unit, parts = words.per(comparison.basis), [part for part in comparison.parts if _any(part)]
     caption = say("Time {} of a GPU. Above, lighter: base; below: new, with the change. The parts add up to the span of the GPUs.", unit)
-    return _figure(id, comparison.parts, f"Time {unit}", caption, changes=not comparison.different_programs)
+    return _figure(id, parts, f"Time {unit}", caption, changes=not comparison.different_programs)
 
 
 def host_figure(id: str, comparison: Comparison) -> Figure | None:
     """Draw the parts of the average step on the host in both runs."""
-    parts = [part for part in comparison.host_parts if max(part.base_ns, part.new_ns) > 0][:12]
+    parts = [part for part in comparison.host_parts if _any(part)][:12]
     caption = say("Wall time of the average step. Above, lighter: base; below: new.")
     return _figure(id, parts, "Average step", caption, changes=not comparison.different_programs)
 

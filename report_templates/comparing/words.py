@@ -55,8 +55,9 @@ def amount_state(row: Any) -> Cell:
 
 
 def change(value: float | None) -> Cell:
-    """Write a change in percent."""
-    return Cell(signed_percent(value), sort="" if value is None else value)
+    """Write a change in percent; above twice the base as a factor, as ``ratio``."""
+    text = ratio(100.0, 100.0 + value) if value is not None and value > 100 else signed_percent(value)
+    return Cell(text, sort="" if value is None else value)
 
 
 def meaning(part: str) -> str:

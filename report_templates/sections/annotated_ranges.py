@@ -40,11 +40,12 @@ def annotated_ranges(report: Report) -> Section:
         return Section("annotations", "Annotations", lead)
     longest = max(ranges.groups, key=lambda group: group.total_ns)
     lead = say(
-        "{} annotated. The largest is {}: {} over {}, median {}.",
+        "{} annotated. The largest is {}: {} over {}{}, median {}.",
         plural(len(ranges.groups), "range name is", "range names are"),
         clip(longest.name, 60),
         duration(longest.total_ns),
         plural(longest.quantiles.count, "range"),
+        f" of {plural(longest.processes, 'process', 'processes')}" if longest.processes > 1 else "",
         duration(longest.quantiles.p50),
     )
     twins = _twins(ranges.groups)

@@ -19,6 +19,7 @@ from postrun.analysis.report.comparison import Amount, Basis, Comparison, Verdic
 from postrun.errors import UsageError
 from postrun.report_templates.blocks.tables import Col
 from postrun.report_templates.comparing import tables, words
+from postrun.report_templates.comparing.time import time
 from postrun.report_templates.figures.before_after import Pair, before_after
 from postrun.report_templates.output.comparison_page import SECTIONS, pages, render_comparison, run_names
 
@@ -145,6 +146,21 @@ def test_bars_are_as_long_as_the_effects_of_their_table(rich_made: Comparison) -
     assert bars == pytest.approx(
         {"computation": 0.46, "exposed memory operations": 0.23, "exposed communication": 0.115, "communication": 0.92}
     )
+
+
+def test_a_change_beyond_twice_the_base_is_a_factor_in_words_and_tables() -> None:
+    # 8 to 39.9 ms is 4.99 times, 8 to 12 is 1.5 times.
+    assert (words.change(100 * 31.9 / 8).text, words.ratio(8.0, 39.9)) == ("5.0×", "5.0×")
+    assert [words.change(value).text for value in (50.0, -75.0, 100.0, None)] == ["+50.0%", "−75.0%", "+100%", "—"]
+
+
+def test_parts_that_neither_run_has_are_left_out(rich_made: Comparison) -> None:
+    first, second, *others = rich_made.parts
+    parts = (first, dataclasses.replace(second, base_ns=0.0, new_ns=0.0, effect_ns=0.0), *others)
+    section = time(dataclasses.replace(rich_made, parts=parts))
+    names = [cells[0].text for cells in section.tables["table"].rows]
+    assert (second.name in names, first.name in names) == (False, True)
+    assert second.name not in section.figures["parts"].alt
 
 
 def test_rows_without_an_effect_are_only_counted() -> None:

@@ -224,6 +224,21 @@ def test_no_time_changes_by_less_than_its_noise(empty: Report, long_ms: float, e
     assert {change.name for change in comparison.changes} == {"step time", *(("idle", "data loading") if state == "grown" else ())}
 
 
+def test_communication_of_the_average_step_has_the_noise_of_its_gpu_time(empty: Report) -> None:
+    def communicating(lengths: Sequence[float], communication_ms: float) -> Report:
+        mean = sum(lengths) / len(lengths) * MS
+        span = device(sum(lengths), communication_ms=communication_ms * len(lengths))
+        run = with_(empty, lengths=lengths, time_breakdown=(span,))
+        part = StepParts("node", 0, 1, len(lengths), mean, {"communication": communication_ms * MS}, False, ())
+        return dataclasses.replace(run, steps=dataclasses.replace(run.steps, parts=(part,)))
+
+    base = communicating([100] * 9 + [1000] * 2 + [100] * 9, 10)
+    comparison = compared(base, communicating([115] * 9 + [1035] * 2 + [115] * 9, 27))
+    states = {part.name: (part.state, round((part.noise_ns or 0.0) / MS, 6)) for part in (*comparison.parts, *comparison.host_parts)}
+    # 2 (17 - 15) ms, as above
+    assert (states["exposed communication"], states["communication"]) == (("grown", 4.0), ("grown", 4.0))
+
+
 def test_communication_of_kernels_is_a_wait(empty: Report) -> None:
     noisy = [20.0, 30, 18, 26, 40, 21, 22, 35]
     base, new = (

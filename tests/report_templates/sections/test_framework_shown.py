@@ -1,4 +1,4 @@
-"""The section "Framework metrics": the base of each time and percentage."""
+"""The sections "Framework metrics" and "Annotations": the base of each time and percentage."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from postrun.analysis.report import Report
 from postrun.analysis.report.framework import PhaseMetrics
 from postrun.analysis.report.rows import Share
+from postrun.report_templates.sections.annotated_ranges import annotated_ranges
 from postrun.report_templates.sections.framework import framework
 
 S = 1_000_000_000
@@ -30,7 +31,7 @@ def test_times_of_phases_name_the_processes_that_are_summed(rich: Report, proces
 
 @pytest.mark.parametrize(
     ("of_mean_step", "headings"),
-    [(False, ["Range", "Time", "Count", "Of the ranges"]), (True, ["Range", "Time in all recorded steps", "Count", "Of the mean step"])],
+    [(False, ["Range", "Time", "Count", "Of the ranges"]), (True, ["Range", "Time, all steps", "Count", "Of the mean step's ranges"])],
 )
 def test_percentages_of_the_mean_step_are_not_those_of_the_times(rich: Report, of_mean_step: bool, headings: list[str]) -> None:
     figure = framework(of(rich, parts_of_mean_step=of_mean_step)).figures["step-parts"]
@@ -42,3 +43,11 @@ def test_operators_have_their_base_in_the_heading(rich: Report) -> None:
     tables = framework(of(rich)).tables
     assert [column.label for column in tables["cpu-operators"].columns][1:3] == ["Of CPU operators", "Summed time"]
     assert [column.label for column in tables["gpu-operators"].columns][1:3] == ["Of GPU operators", "Summed time"]
+
+
+@pytest.mark.parametrize(("processes", "words"), [(8, " of 8\xa0processes"), (1, "")])
+def test_ranges_of_several_processes_name_them(rich: Report, processes: int, words: str) -> None:
+    longest = max(rich.annotations.groups, key=lambda group: group.total_ns)
+    groups = (dataclasses.replace(longest, processes=processes),)
+    section = annotated_ranges(dataclasses.replace(rich, annotations=dataclasses.replace(rich.annotations, groups=groups)))
+    assert f"ranges{words}, median" in str(section.lead)
