@@ -112,7 +112,6 @@
     document.querySelectorAll("main table").forEach(prepare);
     unfold();
     addEventListener("hashchange", unfold);
-    addEventListener("beforeprint", () => document.querySelectorAll("details.fold").forEach((part) => { part.open = true; }));
     const nav = document.getElementById("contents");
     const contents = nav.querySelector("details");
     if (matchMedia("(max-width: 1099px)").matches) contents.open = false;

@@ -178,6 +178,22 @@ def test_no_figure_scrolls_and_one_of_its_drawings_is_shown(browse: Any, width: 
     assert answer["value"] == [[], True, True, width == 400]
 
 
+def test_print_has_the_folds_of_the_screen_and_whole_words(browse: Any, file: Path, tmp_path: Path) -> None:
+    """Few pages, cells that break between words, and no table of a closed fold."""
+    printed = tmp_path / "print.pdf"
+    chromium = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chrome")
+    assert chromium is not None
+    command = [chromium, "--headless", "--no-sandbox", "--disable-gpu", f"--print-to-pdf={printed}", f"file://{file}"]
+    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    text = subprocess.run(["pdftotext", "-layout", printed, "-"], check=True, capture_output=True, text=True, timeout=60).stdout
+    assert text.count("\f") <= 20
+    heading = next(line for line in text.splitlines() if line.split()[:4] == ["Device", "Span", "Busy", "Computation"])
+    assert heading.split()[-1] == "Model"
+    words = {word for line in text.splitlines() for word in line.split()}
+    assert {"communication", "Recommendation", "patience", "NVIDIA"} <= words
+    assert "Kernels by total time" not in text
+
+
 def test_the_contents_never_cover_the_footer(browse: Any) -> None:
     """At the end of the page, with contents that are higher than the window."""
     apart = """(async () => {
