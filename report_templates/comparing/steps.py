@@ -13,12 +13,13 @@ from ..text.formats import capitalized, count, duration, percent, percent_of, si
 from . import words
 
 _MEASURES: Final = {"from step to step": "time from step to step", "device": "GPU work of a step", "host": "time of a step on the host"}
+_ROWS: Final = {"from step to step": "Step to step", "device": "GPU work", "host": "On the host"}
 _QUANTILES: Final = (
-    ("5th percentile", "p5"),
-    ("25th percentile", "p25"),
+    ("p5", "p5"),
+    ("p25", "p25"),
     ("median", "p50"),
-    ("75th percentile", "p75"),
-    ("95th percentile", "p95"),
+    ("p75", "p75"),
+    ("p95", "p95"),
     ("longest", "max"),
 )
 
@@ -28,9 +29,9 @@ def steps(comparison: Comparison) -> Section:
         return Section("steps", "Step times", say("Steps cannot be compared: {}.", comparison.steps_absent))
     rows: list[tuple[str, float, float, Callable[[float], Cell]]] = []
     for measured in filter(None, (comparison.steps, comparison.device_steps)):
-        name, base, new = _MEASURES[measured.measure], measured.base, measured.new
-        rows.append((f"{name}: steps", base.count, new.count, words.number))
-        rows += [(f"{name}: {label}", getattr(base, field), getattr(new, field), words.time) for label, field in _QUANTILES]
+        name, base, new = _ROWS[measured.measure], measured.base, measured.new
+        rows.append((f"{name}, steps", base.count, new.count, words.number))
+        rows += [(f"{name}, {label}", getattr(base, field), getattr(new, field), words.time) for label, field in _QUANTILES]
     lead = say("{}", words.with_minus_signs(f"{comparison.steps.text} {_test(comparison.steps)}"))
     blocks = (
         distributions("steps-distribution", comparison.steps),

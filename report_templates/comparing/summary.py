@@ -90,7 +90,7 @@ def _rules(comparison: Comparison) -> Table | None:
         "summary-rules-changed",
         "Rules that changed their verdict",
         [rule for rule in comparison.rules if rule.outcome in MOVED],
-        *rule_columns(base_finding=False),
+        *rule_columns(every=False),
         sortable=False,
         pdf_rows=8,
     )

@@ -17,6 +17,7 @@ _SAMPLED_OVER: Final = {
     "profile": "over the spans of the GPUs",
     "run": "over all samples",
 }
+_ONE_LINE: Final = 46  # letters
 MOVED: Final = ("broken", "mended")  # outcomes of rules that changed their verdict
 _ORDER: Final = (*MOVED, "other", "same")
 _DEFINITIONS: Final = (
@@ -215,21 +216,25 @@ def verdicts(comparison: Comparison) -> Section:
         "verdicts-table",
         "Verdicts of both runs",
         sorted(comparison.rules, key=lambda rule: _ORDER.index(rule.outcome)),
-        *rule_columns(),
+        *rule_columns(every=True),
         pdf_rows=30,
     )
     return Section("verdicts", "All rules", say("{}", " ".join(sentences) or "No rule went from passed to issue, or back."), [rows])
 
 
-def rule_columns(*, base_finding: bool = True) -> tuple[Col[VerdictChange], ...]:
-    """Make the columns of rules in both runs."""
+def rule_columns(*, every: bool) -> tuple[Col[VerdictChange], ...]:
+    """Make the columns of rules in both runs.
+
+    ``every``: for the table of all rules, which has a line per rule in the PDF and the findings of both runs in HTML.
+    """
     return (
         Col("Rule", lambda rule: Cell(rule.rule, camel=True), kind="name"),
         Col("Base", lambda rule: _verdict(rule.base, informs=rule.informs)),
         Col("New", lambda rule: _verdict(rule.new, informs=rule.informs)),
         Col("Outcome", _outcome),
-        Col("Finding of the new run", lambda rule: plain(rule.new_finding), limit=200),
-        Col("Finding of the base run", lambda rule: plain(rule.base_finding), limit=200, html_only=True, when=base_finding),
+        Col("Finding of the new run", lambda rule: plain(rule.new_finding), limit=200, html_only=True),
+        Col("Finding of the new run", lambda rule: plain(rule.new_finding), limit=_ONE_LINE if every else 200, pdf_only=True),
+        Col("Finding of the base run", lambda rule: plain(rule.base_finding), limit=200, html_only=True, when=every),
     )
 
 
