@@ -19,9 +19,9 @@ from . import svg
 from .axes import TimeUnit, nice_ticks, time_unit
 from .palette import GRID, INK, MEANINGS, MUTED, ON, PAPER
 
-WIDTH: Final = 720.0
-_TOP, _ROW, _BAR, _RIGHT = 28.0, 21.0, 16.0, 12.0
+_TOP, _LEGEND, _ROW, _BAR, _RIGHT = 28.0, 15.0, 21.0, 16.0, 12.0
 _COLUMN: Final = 1.5  # px
+_HATCH: Final = 9.0  # px between lines
 _MARK: Final = 8.0  # px above the strips: marks over them would hide the events of a short profile window
 _LETTERS: Final = 7  # a shortened name needs at least, to be distinct
 _SEPARATE: Final = 3.0  # px; a wider event is drawn by itself
@@ -56,28 +56,37 @@ class Row:
     gaps: Sequence[tuple[float, float]] = ()
 
 
-def gantt(rows: Sequence[Row], low: float, high: float, *, origin: float = 0.0, marks: Sequence[shared.Mark] = ()) -> str:
+def gantt(
+    rows: Sequence[Row],
+    low: float,
+    high: float,
+    *,
+    origin: float = 0.0,
+    marks: Sequence[shared.Mark] = (),
+    width: float = svg.WIDE,
+) -> str:
     """Return SVG text of ``low`` to ``high``; the axis begins at ``origin`` (ns).
 
     ``marks`` are cut at both ends.
     """
-    labels, widest = svg.column((row.label for row in rows), 34, 200, 10)
+    labels, widest = svg.column((row.label for row in rows), 34, min(200.0, 0.36 * width), 10)
     left = 12 + widest
-    scale = (WIDTH - left - _RIGHT) / max(high - low, 1.0)
-    top = _TOP + (shared.NAMES + _MARK if marks else 0.0)
+    scale = (width - left - _RIGHT) / max(high - low, 1.0)
+    kinds = [kind for kind in range(len(KINDS)) if any(not row.level and bool((row.kind == kind).any()) for row in rows)]
+    body, top = _legend(kinds, width)
+    top += shared.NAMES + _MARK if marks else 0.0
     bottom = top + _ROW * len(rows)
-    body = _legend([kind for kind in range(len(KINDS)) if any(not row.level and bool((row.kind == kind).any()) for row in rows)])
     unit = time_unit(max(high - origin, 1.0))
-    for tick in nice_ticks((low - origin) / unit.nanoseconds, (high - origin) / unit.nanoseconds, 7):
+    for tick in nice_ticks((low - origin) / unit.nanoseconds, (high - origin) / unit.nanoseconds, 7 if width > svg.NARROW else 3):
         x = left + (tick * unit.nanoseconds + origin - low) * scale
         body.append(svg.line(x, top - 3, x, bottom, GRID))
-        anchor = "end" if x > WIDTH - 36 else "middle"
-        body.append(svg.text(min(x, WIDTH - 2), bottom + 13, f"{tick:.10g} {unit.name}", anchor=anchor, fill=MUTED, size=10))
+        anchor = "end" if x > width - 36 else "middle"
+        body.append(svg.text(min(x, width - 2), bottom + 13, f"{tick:.10g} {unit.name}", anchor=anchor, fill=MUTED, size=10))
 
     def across(time: float) -> float:
         return left + (min(max(time, low), high) - low) * scale
 
-    body += shared.names(marks, across, left, WIDTH - _RIGHT, top - _MARK - 5)
+    body += shared.names(marks, across, left, width - _RIGHT, top - _MARK - 5)
     body += shared.behind(marks, across, top - _MARK - 2, bottom)
     for number, (label, row) in enumerate(zip(labels, rows, strict=True)):
         y = top + _ROW * number
@@ -85,8 +94,8 @@ def gantt(rows: Sequence[Row], low: float, high: float, *, origin: float = 0.0, 
         body += _line(row, left, y, low, high, scale) if row.level else _strip(row, left, y, low, high, scale, origin, unit)
         for begin, end in row.gaps:
             body += _blank(left + (max(begin, low) - low) * scale, left + (min(end, high) - low) * scale, y)
-    body += shared.before(marks, across, top - _MARK - 2, top - 2, WIDTH - _RIGHT)
-    return svg.document(WIDTH, bottom + 18, body)
+    body += shared.before(marks, across, top - _MARK - 2, top - 2, width - _RIGHT)
+    return svg.document(width, bottom + 18, body)
 
 
 def _strip(row: Row, left: float, y: float, low: float, high: float, scale: float, origin: float, unit: TimeUnit) -> list[str]:
@@ -102,7 +111,7 @@ def _strip(row: Row, left: float, y: float, low: float, high: float, scale: floa
         tall = _SHARED if below else max(_BAR * _HEIGHT.get(KINDS[kind], 1.0) - cut, 2.0)
         top = y + _BAR - tall - cut
         across = svg.number(width)
-        shape = f"M{svg.number(left + at)} {svg.number(top)}h{across}v{svg.number(tall)}h-{across}z"
+        shape = f"M{svg.number(left + at)} {svg.number(top)}h{across}v{svg.number(tall)}h-{across}"  # a fill closes it
         paths.setdefault((kind, level), []).append(shape)
         if kind == _TALK and level == _LEVELS and not below:
             edges.append(f"M{svg.number(left + at)} {svg.number(y)}h{across}v2h-{across}z")
@@ -162,12 +171,11 @@ def _blank(begin: float, end: float, y: float) -> list[str]:
         # From the lower edge to the upper one, clipped to the stretch.
         first, last = max(at, begin), min(at + _BAR, end)
         if last > first:
-            strokes.append(
-                f"M{svg.number(first)} {svg.number(y + _BAR - (first - at))}L{svg.number(last)} {svg.number(y + _BAR - (last - at))}"
-                f"l0 0.7L{svg.number(first)} {svg.number(y + _BAR - (first - at) + 0.7)}z"
-            )
-        at += 6.0
-    drawn = [svg.rect(begin, y, end - begin, _BAR, PAPER, data=' data-kind="not recorded"'), svg.path("".join(strokes), MUTED, opacity=0.6)]
+            across = svg.number(last - first)
+            strokes.append(f"M{svg.number(first)} {svg.number(y + _BAR - (first - at))}l{across} -{across}")
+        at += _HATCH
+    lines = f'<path d="{"".join(strokes)}" stroke="{MUTED}" stroke-width="0.5" stroke-opacity="0.6"/>'
+    drawn = [svg.rect(begin, y, end - begin, _BAR, PAPER, data=' data-kind="not recorded"'), lines]
     words = "not recorded"
     if end - begin > svg.width_of(words, 9) + 12:
         wide, middle = svg.width_of(words, 9) + 6, (begin + end) / 2
@@ -200,18 +208,20 @@ def _line(row: Row, left: float, y: float, low: float, high: float, scale: float
     ]
 
 
-def _legend(kinds: Sequence[int]) -> list[str]:
+def _legend(kinds: Sequence[int], width: float) -> tuple[list[str], float]:
+    """Draw a square and a word per kind; return also the y below them."""
     body: list[str] = []
-    x = 0.0
-    room = sum(27 + svg.width_of(_WORD.get(KINDS[number], KINDS[number]), 10) for number in kinds)
-    pace = min(1.0, (WIDTH - 4) / room) if room else 1.0
+    x, y = 0.0, 6.0
     for number in kinds:
         name = KINDS[number]
-        tall = 11 * _HEIGHT.get(name, 1.0)
-        body.append(svg.rect(x, 6 + 11 - tall, 11, tall, MEANINGS[_COLOR.get(name, name)]))
-        if name == "communication":
-            body.append(svg.rect(x, 6, 11, 2, INK))
         word = _WORD.get(name, name)
-        body.append(svg.text(x + 14, 15.5, word, size=10 if pace == 1.0 else 9))
-        x += (27 + svg.width_of(word, 10)) * pace
-    return body or [svg.rect(0, 0, 1, 1, PAPER)]
+        room = 27 + svg.width_of(word, 10)
+        if x and x + room - 13 > width:
+            x, y = 0.0, y + _LEGEND
+        tall = 11 * _HEIGHT.get(name, 1.0)
+        body.append(svg.rect(x, y + 11 - tall, 11, tall, MEANINGS[_COLOR.get(name, name)]))
+        if name == "communication":
+            body.append(svg.rect(x, y, 11, 2, INK))
+        body.append(svg.text(x + 14, y + 9.5, word, size=10))
+        x += room
+    return body, y - 6 + _TOP

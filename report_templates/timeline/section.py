@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -12,6 +13,7 @@ from ...analysis.timeline.model import Timeline, View
 from ..blocks import Figure, Only, Section, say, spread
 from ..figures.gantt import KINDS, Row, gantt
 from ..figures.marks import Mark
+from ..figures.svg import SMALL
 from ..text.formats import count, duration, plural
 
 _ROWS: Final = 12
@@ -89,8 +91,10 @@ def _strips(timeline: Timeline, view: View, shades: str, marks: Sequence[Mark]) 
         more,
     )
     within = [mark for mark in marks if any(view.start_ns < at < view.end_ns for at in (mark.start, mark.end))]
-    drawn = gantt(rows, view.start_ns, view.end_ns, origin=view.start_ns, marks=within)
-    return Figure(f"timeline-{view.key}", drawn, f"{heading}: {label}; tracks: {names}", caption)
+    draw = partial(gantt, rows, view.start_ns, view.end_ns, origin=view.start_ns, marks=within)
+    # The many events of all devices would need most of the page's text once more.
+    small = "" if view.key == "devices" else draw(width=SMALL)
+    return Figure(f"timeline-{view.key}", draw(), f"{heading}: {label}; tracks: {names}", caption, small=small)
 
 
 def _path(timeline: Timeline, track: int) -> list[int]:

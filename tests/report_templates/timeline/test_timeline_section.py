@@ -73,6 +73,18 @@ def test_marks_are_above_the_strips_in_which_they_begin_or_end() -> None:
     assert float(re.search(r'height="([\d.]+)"', svgs["whole"])[1]) == height["whole"] + 21  # type: ignore[index]
 
 
+def test_strips_for_a_narrow_screen_have_the_same_rows_and_all_kinds() -> None:
+    """The kernel lasts 4 of the 10 ms, between the same ticks."""
+    figure = timeline(small()).figures["typical"]
+    words = {key: set(re.findall(r"<text [^>]*>([^<]*)</text>", svg)) for key, svg in (("large", figure.svg), ("small", figure.small))}
+    named = {word for word in words["large"] if not word.endswith("ms")}
+    assert named <= words["small"] | {"gemm"}
+    x = [float(at) for at in re.findall(r'<line x1="([\d.]+)"', figure.small)]
+    (kernel,) = shapes(figure.small, "computation")
+    assert kernel[2] + 0.8 == pytest.approx(0.4 * (max(x) - min(x)), abs=0.1)
+    assert 'width="340"' in figure.small
+
+
 def test_short_events_share_columns_whose_opacity_is_what_they_cover() -> None:
     """Kernels of 5 µs every 10 µs cover half of each column: opacity 2 of 4."""
     start = np.arange(1000) * 10_000.0
@@ -97,8 +109,8 @@ def test_what_was_not_recorded_is_hatched_and_said() -> None:
     figure = timeline(queued()).figures["whole"]
     assert "Hatched: nothing was recorded then" in figure.caption
     assert figure.svg.count(">not recorded<") == 1
-    (strokes,) = re.findall(r'<path d="([^"]*)" fill="#57606a" fill-opacity="0.6"', figure.svg)
-    across = [float(x) for x in re.findall(r"[ML]([\d.]+) ", strokes)]
+    (strokes,) = re.findall(r'<path d="([^"]*)" stroke="#57606a"', figure.svg)
+    across = [float(x) + end for x, wide in re.findall(r"M([\d.]+) [\d.]+l([\d.]+) ", strokes) for end in (0, float(wide))]
     (left, wide) = next(
         (float(x), float(w)) for x, w in re.findall(r'<rect x="([\d.]+)" y="[\d.]+" width="([\d.]+)" height="16"', figure.svg)
     )
