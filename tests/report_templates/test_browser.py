@@ -242,6 +242,7 @@ FORCED = f"""(() => {{
     edge: getComputedStyle(field).stroke === ink,
     words: words.length > 0 && words.every((one) => getComputedStyle(one).fill === ink),
     paper: canvas !== ink && getComputedStyle(document.body).backgroundColor === canvas,
+    tip: ["color", "backgroundColor"].every((name, at) => getComputedStyle(document.querySelector(".tip"))[name] === [ink, canvas][at]),
     bar: getComputedStyle(bar).backgroundImage.startsWith("linear-gradient(") && getComputedStyle(bar).color === ink,
   }};
 }})()"""
@@ -250,4 +251,4 @@ FORCED = f"""(() => {{
 @pytest.mark.parametrize(("scheme", "computation"), [("light", "rgb(0, 114, 178)"), ("dark", "rgb(59, 151, 211)")])
 def test_forced_colors_keep_fields_with_an_outline_and_readable_text(browse: Any, scheme: str, computation: str) -> None:
     (answer,) = browse([{"scheme": scheme, "width": 1280, "forced": True, "run": FORCED}])
-    assert answer["value"] == {"field": computation, "edge": True, "words": True, "paper": True, "bar": True}
+    assert answer["value"] == {"field": computation, "edge": True, "words": True, "paper": True, "tip": True, "bar": True}
