@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Final
 
-from ...analysis.report.device import LaunchConfiguration, StreamQueue
+from ...analysis.report.device import LaunchConfiguration, LaunchQueue, StreamQueue
 from ...analysis.report.model import Report
 from ..blocks import Figure, Section, bins_of, coded, name, say, worth_drawing
 from ..blocks.spans import Span
@@ -123,7 +123,7 @@ def launch_queue(report: Report) -> Section:
     drawn = [stream for stream in queue.streams if len(stream.time_ns) > 1]
     rest = f" Listed are {count(len(queue.streams))} of {plural(queue.total, 'stream')}." if queue.total > len(queue.streams) else ""
     blocks = [
-        _queue_figure(drawn) if any(any(stream.depth) for stream in drawn) else None,
+        _queue_figure(queue, drawn) if any(any(stream.depth) for stream in drawn) else None,
         table(
             "launch-queue-table",
             "Queue of each stream",
@@ -150,20 +150,24 @@ def _depth(mean: float | None) -> str:
     return f"<\u00a0{_LEAST_DEPTH}" if mean is not None and 0 < mean < _LEAST_DEPTH else significant(mean)
 
 
-def _queue_figure(drawn: Sequence[StreamQueue]) -> Figure:
+def _queue_figure(queue: LaunchQueue, drawn: Sequence[StreamQueue]) -> Figure:
     start = min(stream.time_ns[0] for stream in drawn)
     every = [lines.Line(clip(_label(stream), 28), [time - start for time in stream.time_ns], stream.depth) for stream in drawn]
     labeled = alike_lines(every, "stream", near=_NEAR)
     of = f" ({labeled[0].label})" if len(labeled) == 1 < len(every) else ""
-    highest = max(drawn, key=lambda stream: stream.max_depth)
+    fewer = (
+        f" Drawn are {count(len(drawn))} of {plural(queue.total, 'stream')}, those with the most runs." if len(drawn) < queue.total else ""
+    )
+    highest = max(queue.streams, key=lambda stream: stream.max_depth)
     return Figure(
         "launch-queue-depth",
         lines.lines([lines.Panel(f"kernels launched, not started{of}", labeled)], "time since the first launch", x_time=True, height=84),
         f"Depth of the launch queue over time; the highest is {highest.max_depth} on {_label(highest)}",
         say(
-            "At most {} kernels waited, on {}. At zero, the GPU idles if the host is late. Mean over intervals of equal length.",
+            "At most {} kernels waited, on {}. At zero, the GPU idles if the host is late. Mean over intervals of equal length.{}",
             count(highest.max_depth),
             _label(highest),
+            fewer,
         ),
     )
 

@@ -101,7 +101,7 @@ def rules(report: Report) -> Section:
     section = Section("rules", "All rules", say("{}.", counted(verdicts)))
     summary = next((rule for rule in report.rules if rule.category == "report"), None)
     finding = (summary.finding or summary.reason) if summary else None
-    section.facts["summary"] = say("{}: {}", summary.rule, glued(ended(finding, 300))) if summary and finding else None
+    section.facts["summary"] = say("{}: {}.", summary.rule, glued(ended(finding, 300)).removesuffix(".")) if summary and finding else None
     section.facts["changed"] = _changed(report)
     absent = [one for one in verdicts if not one.evaluated]
     section.add(

@@ -34,6 +34,7 @@ from postrun.report_templates.rules.generic import written
 from postrun.report_templates.rules.loop import input_bound, step_outlier
 from postrun.report_templates.rules.rule_context import RuleContext
 from postrun.report_templates.sections.actions import brief, gpu_time
+from postrun.report_templates.sections.rules import rules
 from postrun.report_templates.text.formats import duration, glued
 from report_pages import html_of
 from rule_details import details_from, plain_details
@@ -656,3 +657,10 @@ def test_exposed_collectives_explain_the_columns_that_they_have(waiting: int | N
     assert table is not None
     assert [column.label for column in table.columns if column.label in ("Waiting", "Transfer", "Last rank", "Group")] == columns
     assert note in (table.html_note or "")
+
+
+@pytest.mark.parametrize("text", ["none of its 9 rules could be evaluated", "2 of 9 documented rules found an issue."])
+def test_the_summary_of_the_rules_is_a_sentence(rich: Report, text: str) -> None:
+    summary = dataclasses.replace(rich.rules[0], finding=None, reason=text)
+    listed = rules(dataclasses.replace(rich, rules=(summary, *rich.rules[1:])))
+    assert str(listed.facts["summary"]) == f"ProfilerReport: {text.removesuffix('.')}."
