@@ -114,7 +114,8 @@ def _utilization(data: SummaryData) -> str:
 def _losses(data: SummaryData) -> str:
     """List the largest losses of the actions, in their order.
 
-    A finding and those that it explains are partly the same loss. The largest of them is named, with the finding that explains it."""
+    A finding and those that it explains are partly the same loss: the cause is named, and with it the largest of them.
+    """
     actions = data.report.actions
     if actions is None or not actions.base:
         return ""
@@ -125,8 +126,10 @@ def _losses(data: SummaryData) -> str:
     texts: list[str] = []
     for cause, row in named:
         of = "" if texts else f" {BASES[actions.base]}"
-        due = "" if row is cause else f", partly due to {nouns[cause.finding]}"
-        texts.append(f"{nouns[row.finding]} ({_share(row)}{of}{due})")
+        shares = [_share(cause) + of] if cause.base is None else []
+        if row is not cause:
+            shares.append(f"with {nouns[row.finding]}, {_share(row)}{'' if shares else of}")
+        texts.append(f"{nouns[cause.finding]} ({'; '.join(shares)})")
     if not texts:
         return ""
     avoidable = "avoidable " if all(row.percent is not None for _, row in named) else ""

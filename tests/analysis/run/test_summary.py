@@ -231,9 +231,12 @@ def test_the_headline_lists_the_two_largest_losses() -> None:
     explained, third = action("ExposedCommunication", 12.2, partly="StragglerRank"), action("SyncBound", 3.0)
     text = summed(breakdown=busy, **with_actions(first, second, explained, third)).headline
     assert text.endswith(
-        f" The largest avoidable losses are waiting for data (up to {whole_percent(19)} of the run) and exposed communication"
-        f" (up to {whole_percent(12)}, partly due to slow rank 5)."
+        f" The largest avoidable losses are waiting for data (up to {whole_percent(19)} of the run) and slow rank 5"
+        f" (predicted {percent(4.3)}; with exposed communication, up to {whole_percent(12)})."
     )
+    # A share of another base does not compare with them.
+    text = summed(breakdown=busy, **with_actions(first, dataclasses.replace(second, base="of the steps"), explained)).headline
+    assert text.endswith(f"and slow rank 5 (with exposed communication, up to {whole_percent(12)}).")
     # A cause that is worth more than the findings that it explains is named alone.
     text = summed(breakdown=busy, **with_actions(first, action("StragglerRank", 13.0, kind="predicted"), explained)).headline
     assert text.endswith(f"and slow rank 5 (predicted {whole_percent(13)}).")
