@@ -28,6 +28,7 @@ from .summary_warnings import CUT, UNREAD, missing_part
 _UNEVEN_POINTS: Final = 3.0  # percentage points between ranks from which the headline names them
 _FAR: Final = 3.0  # longest step / median step from which the headline of a run without GPU activity names the step
 _MOST_LOSSES: Final = 2
+_MUCH_MORE: Final = 2.0  # loss / loss of its cause from which the headline names both
 _MISSING: Final = {CUT: "A file was cut off: what followed is missing.", UNREAD: "What could not be read was left out."}
 
 
@@ -114,7 +115,8 @@ def _utilization(data: SummaryData) -> str:
 def _losses(data: SummaryData) -> str:
     """List the largest losses of the actions, in their order.
 
-    A finding and those that it explains are partly the same loss: the cause is named, and with it the largest of them.
+    A finding and those that it explains are partly the same loss: the cause is named, and with it the largest of them if that is
+    much larger.
     """
     actions = data.report.actions
     if actions is None or not actions.base:
@@ -127,7 +129,7 @@ def _losses(data: SummaryData) -> str:
     for cause, row in named:
         of = "" if texts else f" {BASES[actions.base]}"
         shares = [_share(cause) + of] if cause.base is None else []
-        if row is not cause:
+        if row is not cause and (not shares or (worth(row) or 0.0) > _MUCH_MORE * (worth(cause) or 0.0)):
             shares.append(f"with {nouns[row.finding]}, {_share(row)}{'' if shares else of}")
         texts.append(f"{nouns[cause.finding]} ({'; '.join(shares)})")
     if not texts:

@@ -237,7 +237,9 @@ def test_the_headline_lists_the_two_largest_losses() -> None:
     # A share of another base does not compare with them.
     text = summed(breakdown=busy, **with_actions(first, dataclasses.replace(second, base="of the steps"), explained)).headline
     assert text.endswith(f"and slow rank 5 (with exposed communication, up to {whole_percent(12)}).")
-    # A cause that is worth more than the findings that it explains is named alone.
+    # A cause that is worth half as much as the findings that it explains, or more, is named alone.
+    text = summed(breakdown=busy, **with_actions(first, action("StragglerRank", 6.5, kind="predicted"), explained)).headline
+    assert text.endswith(f"and slow rank 5 (predicted {percent(6.5)}).")
     text = summed(breakdown=busy, **with_actions(first, action("StragglerRank", 13.0, kind="predicted"), explained)).headline
     assert text.endswith(f"and slow rank 5 (predicted {whole_percent(13)}).")
     text = summed(breakdown=busy, **with_actions(action("InputBound", None, cost=19.1), base="GPU time in the profile window")).headline
