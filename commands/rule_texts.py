@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from ..analysis.rules.engine import profiler_report
 from ..analysis.rules.engine.catalogue import DOCUMENTED, PROFILER_REPORT
 from ..analysis.rules.engine.selection import find, known
 from ..analysis.rules.evidence.base import PRESETS, SCAN_INTERVAL, Parameter, Preset, Rule
+from ..analysis.toolkit import wording
 
 _WIDTH: Final = 98
 _NAME, _UNIT, _DEFAULT = 26, 22, 12
@@ -60,7 +61,10 @@ def _explained(rule: type[Rule], preset: Preset) -> Iterator[str]:
     yield f"{rule.name} ({rule.category})"
     yield from _paragraph("Checks", rule.checks)
     if rule.condition:
-        yield from _paragraph(f"Issue when ({preset} defaults)", _with_numbers(rule.condition, parameters, preset) + ".")
+        yield from _paragraph(
+            f"Issue when ({preset} defaults)",
+            wording.with_values(rule.condition, [(p.name, p.default(preset), p.unit) for p in parameters]) + ".",
+        )
     yield "\nParameters"
     for parameter, line in zip(parameters, _table(parameters, PRESETS)[1:], strict=True):
         yield f"  {line}"
@@ -88,20 +92,6 @@ def _table(parameters: Sequence[Parameter], presets: Sequence[Preset]) -> list[s
         rows.append([parameter.name, parameter.unit, *("none" if value is None else str(value) for value in defaults)])
     name, unit = max(_NAME, *(len(row[0]) for row in rows)), max(_UNIT, *(len(row[1]) for row in rows))
     return [f"{row[0]:<{name}}  {row[1]:<{unit}}" + "".join(f"{value:>{_DEFAULT}}" for value in row[2:]) for row in rows]
-
-
-def _with_numbers(condition: str, parameters: Iterable[Parameter], preset: Preset) -> str:
-    """Replace each parameter in backticks, with a unit behind it, by its default.
-
-    "more than `patience` samples" becomes "more than 1000 samples (patience)"."""
-    for parameter in parameters:
-        value = parameter.default(preset)
-        percent = parameter.unit.startswith("%")
-        unit = "%" if percent else " µs" if parameter.unit == "µs" else ""
-        spelled = f"{value}{'' if percent else ' '}{parameter.unit}"
-        mark, name = f"`{parameter.name}`", f"({parameter.name})"
-        condition = condition.replace(f"{mark} {parameter.unit}", f"{spelled} {name}").replace(mark, f"{value}{unit} {name}")
-    return condition
 
 
 def _wrapped(text: str, margin: str = "") -> str:

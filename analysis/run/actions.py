@@ -145,8 +145,7 @@ def _ordered(findings: Sequence[Finding], rows: Mapping[int, Action]) -> list[Fi
 
     def key(finding: Finding) -> tuple[bool, float, int]:
         largest = max((worth(rows[row.rank]) or 0.0 for row in tree(finding)), default=0.0)
-        share = finding.saving_percent if finding.saving_percent is not None else finding.cost_percent
-        return (share is not None and share < SMALL_PERCENT, -largest, finding.rank)
+        return (0 < largest < SMALL_PERCENT, -largest, finding.rank)  # a worth that is not known comes before a small one
 
     return [row for root in sorted(roots, key=key) for row in tree(root)]
 

@@ -6,6 +6,7 @@ with commas, moments in UTC as ISO 8601.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -203,3 +204,20 @@ def shape_text(dims: Sequence[Any]) -> str | None:
         else:
             return None
     return ", ".join(texts) + (", ..." if len(tensors) > _MOST_TENSORS else "") if texts else None
+
+
+def with_values(condition: str, parameters: Iterable[tuple[str, object, str]]) -> str:
+    """Replace each parameter in backticks, with the unit after it, by its value.
+
+    "more than `patience` samples" becomes "more than 1000 samples (`patience`)". ``parameters``: names, values, units.
+    """
+    for name, value, unit in parameters:
+        if value is None:
+            value, unit = "none", ""
+        percent = unit.startswith("%")
+        alone = f"{value}{'%' if percent else ' µs' if unit == 'µs' else ''} (`{name}`)"
+        spelled = f"{value}{'' if percent else ' '}{unit} (`{name}`)"
+        first, *pairs = re.split(f"`{re.escape(name)}`( {re.escape(unit)})?" if unit else f"`{re.escape(name)}`()", condition)
+        replaced = (spelled if followed else alone for followed in pairs[::2])
+        condition = first + "".join(text + rest for text, rest in zip(replaced, pairs[1::2], strict=True))
+    return condition

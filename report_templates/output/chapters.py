@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -28,7 +29,11 @@ _OPEN: Final = frozenset({"findings", "time", "timeline"})  # chapters whose sec
 
 @dataclass(frozen=True, slots=True)
 class Chapter:
-    """Sections that answer one question. ``number`` counts from 1; ``opened``: HTML shows the sections unfolded."""
+    """Sections that answer one question.
+
+    ``number`` counts from 1, without the timeline (0), which HTML and PDF have in different places. ``opened``: HTML shows the
+    sections unfolded.
+    """
 
     id: str
     title: str
@@ -70,4 +75,5 @@ def chapters(
     filled = [chapter for chapter in kept if chapter[2]]
     if timeline_first:
         filled.sort(key=lambda chapter: chapter[0] != "timeline")
-    return tuple(Chapter(id, title, number, tuple(held), id in opened) for number, (id, title, held) in enumerate(filled, 1))
+    numbers = itertools.count(1)
+    return tuple(Chapter(id, title, 0 if id == "timeline" else next(numbers), tuple(held), id in opened) for id, title, held in filled)

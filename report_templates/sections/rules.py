@@ -12,6 +12,7 @@ from markupsafe import Markup
 from ...analysis.report.model import Report
 from ...analysis.report.rule_details import DETAILS
 from ...analysis.report.rules import RuleParameter, RuleResult
+from ...analysis.toolkit import wording
 from ..blocks import Block, Figure, Only, Section, Texts, coded, plain, say
 from ..blocks.tables import Cell, Col, Table, table
 from ..rules import across_ranks, bottlenecks, communication, compilation, generic, loop, products, trace, utilization
@@ -150,7 +151,7 @@ def _overview(verdicts: Sequence[Judged]) -> Table | None:
         Col("Description", lambda row: plain(row.rule.checks), limit=300, html_only=True),
         Col(
             "Recommendation",
-            lambda one: plain(one.rule.advice) if one.kind == ISSUE else None,
+            lambda one: plain(one.rule.recommendation or one.rule.advice) if one.kind == ISSUE else None,
             limit=300,
             html_only=True,
         ),
@@ -197,6 +198,11 @@ def _why(rule: RuleResult) -> str:
     return rule.reason or ("it failed without a message" if rule.verdict == ERROR else "no reason is known")
 
 
+def _condition(rule: RuleResult) -> str:
+    """Write when the rule finds an issue, with the values of its parameters."""
+    return wording.with_values(rule.condition, [(row.name, None if row.value is None else setting(row.value), row.unit) for row in rule.parameter_table])
+
+
 def _part(report: Report, verdict: Judged, action: ActionRow | None = None) -> Section:
     rule = verdict.rule
     section = Section(verdict.id, rule.rule, coded(sentences(rule.finding or rule.reason or "", 600)))
@@ -206,9 +212,10 @@ def _part(report: Report, verdict: Judged, action: ActionRow | None = None) -> S
         recommendation=coded(sentences(rule.recommendation, 800)) if rule.recommendation else None,
         explained_by=_explained_by(report, verdict),
         checks=coded(ended(rule.checks, 400)),
-        condition=None if verdict.informs else coded(ended(rule.condition, 400)),
+        condition=None if verdict.informs else coded(ended(_condition(rule), 500)),
         counts="" if verdict.informs else _counts(report, rule),
         parameters=_line(rule.parameter_table),
+        changed=_line([parameter for parameter in rule.parameter_table if parameter.changed]),
         see=_SEE.get(rule.rule),
         span=span_of(rule),
     )

@@ -126,6 +126,18 @@ def test_an_explained_finding_follows_its_cause() -> None:
     assert (unknown.percent, unknown.time_ns, unknown.cost_percent) == (None, None, 4.0)
 
 
+def test_a_small_cause_of_a_large_loss_is_not_last() -> None:
+    rows = (
+        finding(1, "StragglerRank", 1.95, PROFILE, saving_kind="predicted"),
+        finding(2, "ExposedCommunication", 7.6, PROFILE, explained_by="StragglerRank"),
+        finding(3, "PageableCopies", 2.5, PROFILE),
+        finding(4, "SyncBound", 3.0, PROFILE),
+    )
+    _, result = actions(report(*rows, statistics=job(None), gpus=1, window=S))
+    assert result is not None
+    assert [row.rule for row in result.rows] == ["StragglerRank", "ExposedCommunication", "SyncBound", "PageableCopies"]
+
+
 def test_a_circle_of_causes_ends() -> None:
     rows = (
         finding(1, "A", 5.0, PROFILE, explained_by="B"),

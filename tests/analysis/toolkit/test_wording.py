@@ -67,3 +67,14 @@ def test_counts_and_moments() -> None:
     assert wording.plural(2000, "process", "processes") == "2,000 processes"
     assert wording.moment(1_795_243_205_999_999_999) == "2026-11-21 06:40:05 UTC"
     assert wording.moment(-1) == "1969-12-31 23:59:59 UTC"
+
+
+def test_a_condition_has_the_values_of_its_parameters() -> None:
+    values = [("patience", 1000, "samples"), ("threshold", 70, "% of p95"), ("threshold_low", None, "%"), ("absent", 1, "")]
+    assert wording.with_values("more than `patience` samples, twice `patience`", values) == (
+        "more than 1000 samples (`patience`), twice 1000 (`patience`)"
+    )
+    assert wording.with_values("below `threshold` of it, or `threshold_low`", values) == (
+        "below 70% (`threshold`) of it, or none (`threshold_low`)"
+    )
+    assert wording.with_values("nothing", values) == "nothing"
