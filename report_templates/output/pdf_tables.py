@@ -24,6 +24,7 @@ _NAME: Final = 22  # of a name that is still distinct
 _LEAST: Final = 10  # of a name if the table is too wide
 _CAPTION: Final = 60.0  # a longer caption breaks
 _FEWEST: Final = 3  # columns of the grid
+_HEAD: Final = 4  # letters of a name that is cut at its difference
 _TAIL: Final = 1 / 3  # share of a shortened name that is its end
 
 
@@ -111,7 +112,10 @@ def _heading(label: str) -> float:
 
 
 def _fit(texts: Sequence[str], room: float, *, code: bool) -> list[str]:
-    """Shorten ``texts`` to ``room``; names that become equal keep more of their end."""
+    """Shorten ``texts`` to ``room``.
+
+    Names that become equal keep more of their end, or else what follows their common beginning.
+    """
 
     def fitted(text: str, tail: float) -> str:
         wide = _characters(text, code=code)
@@ -122,8 +126,17 @@ def _fit(texts: Sequence[str], room: float, *, code: bool) -> list[str]:
             length -= 1
         return clip(text, length, tail=tail)
 
+    def from_difference(text: str, alike: set[str]) -> str:
+        start = next((at for at, letters in enumerate(zip(*alike, strict=False)) if len(set(letters)) > 1), min(map(len, alike)))
+        kept = f"{text[:_HEAD]}…{text[max(start - 1, 0) :]}"
+        while len(kept) > 2 * _HEAD and _characters(kept, code=code) > room:
+            kept = f"{kept.removesuffix('…')[:-1]}…"
+        return kept
+
     shortened = [fitted(text, _TAIL) for text in texts]
-    meant: dict[str, set[str]] = {}
-    for text, short in zip(texts, shortened, strict=True):
-        meant.setdefault(short, set()).add(text)
-    return [short if len(meant[short]) == 1 else fitted(text, 1 - _TAIL) for text, short in zip(texts, shortened, strict=True)]
+    for again in (lambda text, _: fitted(text, 1 - _TAIL), from_difference):
+        meant: dict[str, set[str]] = {}
+        for text, short in zip(texts, shortened, strict=True):
+            meant.setdefault(short, set()).add(text)
+        shortened = [short if len(meant[short]) == 1 else again(text, meant[short]) for text, short in zip(texts, shortened, strict=True)]
+    return shortened

@@ -200,7 +200,9 @@ def _why(rule: RuleResult) -> str:
 
 def _condition(rule: RuleResult) -> str:
     """Write when the rule finds an issue, with the values of its parameters."""
-    return wording.with_values(rule.condition, [(row.name, None if row.value is None else setting(row.value), row.unit) for row in rule.parameter_table])
+    return wording.with_values(
+        rule.condition, [(row.name, None if row.value is None else setting(row.value), row.unit) for row in rule.parameter_table]
+    )
 
 
 def _part(report: Report, verdict: Judged, action: ActionRow | None = None) -> Section:

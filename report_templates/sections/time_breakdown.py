@@ -12,7 +12,7 @@ from ..blocks import Figure, Only, Section, bar_rows, say
 from ..blocks.tables import Cell, Col, table
 from ..figures.stacked_bars import Part, stacked_bars
 from ..text import labels
-from ..text.formats import duration, percent, plural
+from ..text.formats import duration, percent, percent_of, plural
 
 PARTS = (
     Part("computation", "computation"),
@@ -65,7 +65,7 @@ def time_breakdown(report: Report) -> Section:
             Col("Memory operations", lambda d: d.memory_ns, duration, html_only=True),
             Col("Kernel time, summed", lambda d: d.kernel_total_ns, duration, html_only=True),
             Col("Model", lambda d: d.device_name, html_only=True),
-            weight=lambda d: d.idle_percent,
+            weight=lambda d: percent_of(d.computation_ns, d.span_ns),
         ),
     )
     return section

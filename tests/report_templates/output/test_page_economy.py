@@ -107,3 +107,16 @@ def test_the_pages_of_a_recording_without_a_gpu_are_few_and_filled(tmp_path: Pat
 @pytest.mark.parametrize("trace", ["diff_pair/a100_rank3_of_8.json.gz", "h100/Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz"])
 def test_the_pages_of_a_trace_of_one_gpu_are_few_and_filled(shared_data: Path, tmp_path: Path, trace: str) -> None:
     filled(tmp_path, shared_data / "kineto" / trace, 10)
+
+
+def test_names_that_differ_in_their_middle_stay_distinct() -> None:
+    names = [f"sm90_xmma_gemm_bf16bf16_bf16f32_f32_{kind}_n_tilesize128x128x64" for kind in ("tn", "nt")]
+    drawn = table(
+        "t",
+        "Kernels",
+        names,
+        Col("Kernel", lambda name: name, kind="name", code=True),
+        *[Col(f"N {i}", lambda _: "1,234.56 ms", kind="number") for i in range(7)],
+    )
+    assert drawn is not None
+    assert [row[0] for row in pdf_layout(drawn)[2]] == ["sm90…_tn_n_tiles…", "sm90…_nt_n_tiles…"]
