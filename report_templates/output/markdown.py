@@ -16,6 +16,7 @@ from ...analysis.framework.host_records import leading_functions
 from ...analysis.report.device import Kernel
 from ...analysis.report.model import Report
 from ...analysis.report.rules import Finding, RuleParameter, RuleResult
+from ...analysis.run.summary_data import profile_window
 from ...analysis.toolkit.wording import shape_text
 from ..sections.actions import ActionRow, action_rows, savings_head
 from ..sections.data_quality import data_quality
@@ -157,7 +158,9 @@ class _Page:
         first, last = (moment(at, relative=relative) for at in (gpu_time.first_ns, gpu_time.last_ns))
         job = self._report.job_statistics.duration_ns
         of = f" of a job of {duration(job)}" if job and not self._report.job_statistics.captured_only else ""
-        length, gpus = duration(gpu_time.last_ns - gpu_time.first_ns), plural(gpu_time.gpus, "GPU")
+        window = profile_window(self._report.time_breakdown)[0]
+        parts = " in parts" if window < gpu_time.last_ns - gpu_time.first_ns else ""
+        length, gpus = f"{duration(window)}{parts}", plural(gpu_time.gpus, "GPU")
         return self._say(f"{length}{of}, {first} to {last}, {gpus}") + f" ({self._proof(of_window(self._report))})"
 
     def _tiles(self) -> list[str]:
