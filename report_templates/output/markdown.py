@@ -136,7 +136,7 @@ class _Page:
         issues = sum(verdict.kind == ISSUE for verdict in verdicts)
         yield f"# {plural(issues, 'issue') if issues else 'No issue'} in run {self._name(report.run.name)}"
         yield f"> {_NOTE}"
-        yield f"**{self._say(report.summary.headline, longest=max(self._extent.text, 240))}**"
+        yield f"**{self._say(report.summary.headline, longest=max(self._extent.text, 320))}**"
         writer = f"{report.generator.name} {report.generator.version}, {moment(report.generator.generated_at_ns)}"
         items = [
             *(f"Note: {self._say(text)}" for text in (*report.summary.warnings[: self._extent.notes], *report.summary.caveats)),

@@ -12,6 +12,7 @@ from markupsafe import Markup
 from ...analysis.report.device import DeviceTime
 from ...analysis.report.first_page import JobPhase, JobStrip
 from ...analysis.report.model import Report
+from ...analysis.run.summary_data import profile_window
 from ...analysis.run.summary_warnings import note_counts
 from ..blocks import Block, Figure, Only, Section, Texts, say
 from ..blocks.spans import Span
@@ -204,8 +205,7 @@ def _split(report: Report) -> Iterator[Block | Only]:
         for label, values in rows
     )
     more = f" {count(left_out)} more differ from the median." if left_out else ""
-    span = max(device.first_ns + device.span_ns for device in devices) - min(device.first_ns for device in devices)
-    caption = say("GPU time in the {} profile window by activity.{}", duration(span), more)
+    caption = say("GPU time in the {} profile window by activity.{}", duration(profile_window(devices)[0]), more)
     yield Figure("summary-time", time_split(PARTS, rows), alt, caption, small=time_split(PARTS, rows, width=NARROW))
 
 

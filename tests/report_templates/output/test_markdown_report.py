@@ -22,6 +22,7 @@ from postrun.analysis.report.efficiency import Efficiency, OperatorWork
 from postrun.analysis.report.first_page import Action, Actions
 from postrun.report_templates.output.markdown import MOST_TOKENS, markdown
 from postrun.report_templates.output.render import render
+from postrun.report_templates.sections.summary import summary
 from postrun.report_templates.text.markdown import JOINER, tokens
 from postrun.simulate import Problems, write_demo
 
@@ -140,6 +141,20 @@ def test_savings_have_the_base_of_all_actions(rich: Report) -> None:
     assert ", `/findings/0`, `/actions/rows/0`" in text
     old = markdown(dataclasses.replace(report, actions=None)).decode()
     assert "- Saves: up to 70% (of the GPU time in the profile window)" in old
+
+
+def test_time_between_profiles_is_not_in_the_profile_window(rich: Report) -> None:
+    """Two processes were profiled 40 and 60 ms long, 2 h apart."""
+    ms = 10**6
+    devices = [
+        dataclasses.replace(rich.time_breakdown[0], rank=rank, pid=rank, first_ns=AT_NS + rank * 7_200_000 * ms, span_ns=span * ms)
+        for rank, span in enumerate((40, 60))
+    ]
+    assert rich.gpu_time is not None
+    time = dataclasses.replace(rich.gpu_time, gpus=2, first_ns=AT_NS, last_ns=AT_NS + 7_200_060 * ms)
+    report = dataclasses.replace(rich, time_breakdown=tuple(devices), gpu_time=time, job_strip=None)
+    assert "- Profile window: 100 ms in parts of a job of" in markdown(report).decode()
+    assert summary(report).figures["time"].caption.startswith("GPU time in the 100\u00a0ms profile window by activity.")
 
 
 def test_limits_of_the_recording_follow_the_headline(rich: Report) -> None:
