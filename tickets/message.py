@@ -40,7 +40,7 @@ class Finding:
 @dataclass(frozen=True, slots=True)
 class Message:
     """``key`` identifies the comment when it is sent again. ``lines`` come before everything else, such as a regression. ``issues`` counts
-    all findings of the report, ``findings`` has the first."""
+    all findings of the report, ``findings`` has the first. ``warnings``: with the caveats of the first page, which come first."""
 
     key: str
     run: str
@@ -111,7 +111,7 @@ def _message(report: Mapping[str, Any], key: str | None, link: str | None) -> Me
         verdicts=tuple(_verdict(rule) for rule in sorted(rules, key=lambda rule: order(rule["verdict"]))),
         findings=tuple(_finding(finding, worths.get(finding.get("rank"), "")) for finding in findings[:_TOP]),
         issues=len(findings),
-        warnings=tuple(map(str, summary.get("warnings", ()))),
+        warnings=tuple(str(text) for name in ("caveats", "warnings") for text in summary.get(name, ())),
         link=link,
         made=writer,
     )

@@ -26,7 +26,7 @@ def summary(data: SummaryData) -> Summary:
     ranks = sorted({process.rank for process in data.report.processes if process.rank is not None})
     listed = figures(data)
     steps = {(step.again, step.index) for step in main_steps(data.report.steps.steps) if step.on_device}
-    profiled = None if not steps or data.report.iteration_kinds else len(steps)
+    profiled = None if not steps or data.main_iterations is not None else len(steps)
     return Summary(
         headline(data),
         _subtitle(data, len(ranks)),
@@ -46,7 +46,7 @@ def _subtitle(data: SummaryData, ranks: int) -> str:
         _machines(data.report.nodes, [device for device in data.report.devices if device.used]),
         run.framework,
         words if (words := program_words(data.report.program, base=False)) != TRAINING else None,
-        wording.duration(duration) if duration else None,
+        wording.duration(duration) if duration and not data.apart_ns else None,
         run.status if run.status != "unknown" else None,
         f"data: {data_state(run, data.report.data_quality, ranks)}" if run.sources or data.report.processes else None,
     ]

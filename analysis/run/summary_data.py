@@ -17,6 +17,7 @@ from ..report.model import Report
 from ..toolkit import wording
 from ..toolkit.shares import percent_of_spans
 
+_APART_NS: Final = 3_600 * 10**9  # between the profiles of two processes of one run at most
 _COVERED: Final = 0.9  # of the job; samples that cover less do not make a mean of the job
 
 
@@ -69,10 +70,14 @@ class SummaryData:
 
     @property
     def window_ns(self) -> int:
-        """Length of the profile window, from the first to the last event of any device."""
-        if not self.breakdown:
-            return 0
-        return max(device.first_ns + device.span_ns for device in self.breakdown) - min(device.first_ns for device in self.breakdown)
+        """Length of the profile window, the time in which any process was profiled."""
+        return profile_window(self.breakdown)[0]
+
+    @property
+    def apart_ns(self) -> int:
+        """Time between the profiles of processes, if too long for one run; else 0."""
+        pause = profile_window(self.breakdown)[1]
+        return pause if pause > _APART_NS else 0
 
     @property
     def gpus(self) -> str:
@@ -102,6 +107,22 @@ class SummaryData:
     def samples(self, metric: str) -> list[MetricUsage]:
         """Return the quantiles of ``metric``, one row per node."""
         return [usage for usage in self.report.system_usage.nodes if usage.metric == metric]
+
+
+def profile_window(devices: Sequence[DeviceTime]) -> tuple[int, int]:
+    """Return the time in which any process was profiled, and the longest pause (ns)."""
+    spans: dict[tuple[str, int | None, int | None], tuple[int, int]] = {}
+    for device in devices:
+        process = (device.node, device.rank, device.pid)
+        first, last = spans.get(process, (device.first_ns, 0))
+        spans[process] = (min(first, device.first_ns), max(last, device.first_ns + device.span_ns))
+    length, longest, end = 0, 0, None
+    for first, last in sorted(spans.values()):
+        longest = max(longest, first - end) if end is not None else 0
+        begin = first if end is None else max(first, end)
+        length += max(0, last - begin)
+        end = max(begin, last)
+    return length, longest
 
 
 def brief_percent(value: float) -> str:

@@ -59,7 +59,11 @@ def headline(data: SummaryData) -> str:
         sentences = [_of_log(logged)]
     else:
         sentences = ["No GPU activity, no steps and no utilization in this run: there is nothing to time."]
-    return " ".join(sentence for sentence in [*sentences, _little(data.report.findings)] if sentence)
+    return " ".join(sentence for sentence in [_apart(data.apart_ns), *sentences, _little(data.report.findings)] if sentence)
+
+
+def _apart(apart_ns: int) -> str:
+    return f"The files are from different times ({wording.duration(apart_ns)} apart): report each file on its own." if apart_ns else ""
 
 
 def _traced(processes: int) -> str:

@@ -16,7 +16,9 @@ from ...analysis.framework.host_records import leading_functions
 from ...analysis.report.device import Kernel
 from ...analysis.report.model import Report
 from ...analysis.report.rules import Finding, RuleParameter, RuleResult
+from ...analysis.run.summary_data import profile_window
 from ...analysis.toolkit.wording import shape_text
+from ..sections.actions import ActionRow, action_rows, savings_head
 from ..sections.data_quality import data_quality
 from ..sections.verdicts import counted, judged
 from ..text import labels
@@ -134,14 +136,14 @@ class _Page:
         issues = sum(verdict.kind == ISSUE for verdict in verdicts)
         yield f"# {plural(issues, 'issue') if issues else 'No issue'} in run {self._name(report.run.name)}"
         yield f"> {_NOTE}"
-        yield f"**{self._say(report.summary.headline, longest=max(self._extent.text, 240))}**"
+        yield f"**{self._say(report.summary.headline, longest=max(self._extent.text, 320))}**"
         writer = f"{report.generator.name} {report.generator.version}, {moment(report.generator.generated_at_ns)}"
         items = [
+            *(f"Note: {self._say(text)}" for text in (*report.summary.warnings[: self._extent.notes], *report.summary.caveats)),
             f"Run: {self._say(report.summary.subtitle)}; status {self._name(report.run.status)}",
             f"Rules: {self._say(counted(verdicts))}" if verdicts else "Rules: none ran",
             f"Profile window: {self._window()}",
             f"Data quality: {self._say(data_quality(report).lead.unescape())}",
-            *(f"Note: {self._say(warning)}" for warning in report.summary.warnings[: self._extent.notes]),
             *self._tiles(),
             *self._utilization(),
             f"Written by: {self._say(writer)}",
@@ -156,7 +158,9 @@ class _Page:
         first, last = (moment(at, relative=relative) for at in (gpu_time.first_ns, gpu_time.last_ns))
         job = self._report.job_statistics.duration_ns
         of = f" of a job of {duration(job)}" if job and not self._report.job_statistics.captured_only else ""
-        length, gpus = duration(gpu_time.last_ns - gpu_time.first_ns), plural(gpu_time.gpus, "GPU")
+        window = profile_window(self._report.time_breakdown)[0]
+        parts = " in parts" if window < gpu_time.last_ns - gpu_time.first_ns else ""
+        length, gpus = f"{duration(window)}{parts}", plural(gpu_time.gpus, "GPU")
         return self._say(f"{length}{of}, {first} to {last}, {gpus}") + f" ({self._proof(of_window(self._report))})"
 
     def _tiles(self) -> list[str]:
@@ -270,24 +274,29 @@ class _Page:
         yield "## Findings"
         if not rows:
             yield "No rule found an issue with a cost." if self._report.rules else "No rule ran."
+        elif note := savings_head(self._report.actions, rows)[1]:
+            yield self._say(note)
         results = {result.rule: result for result in reversed(self._report.rules)}
+        actions = {row.rank: row for row in action_rows(self._report, judged(self._report))}
         for number, finding in enumerate(findings[:rows]):
             yield f"### {number + 1}. {self._say(finding.title, longest=min(110, self._extent.text))}"
-            yield _list(self._finding(number, finding, results.get(finding.rule)))
+            yield _list(self._finding(number, finding, results.get(finding.rule), actions.get(finding.rank)))
 
-    def _finding(self, number: int, finding: Finding, result: RuleResult | None) -> Iterator[str]:
+    def _finding(self, number: int, finding: Finding, result: RuleResult | None, action: ActionRow | None) -> Iterator[str]:
         yield f"{self._rule(finding.rule)}, {finding.severity}: {self._say(finding.text)}"
         if result is not None:
             yield from self._threshold(finding, result)
         if finding.recommendation:
             yield f"Do: {self._say(finding.recommendation)}"
-        yield f"Saves: {self._saving(finding)}"
+        yield f"Saves: {self._saving(action)}"
         if finding.explained_by:
             yield f"Explained by {self._rule(finding.explained_by)}: take that finding up first."
         at = " ".join(self._name(text) for text in (finding.module, finding.source_line) if text)
         if at and self._extent.rows > 1:
             yield f"Code: {at}"
-        yield f"Evidence: {self._proof(of_finding(self._report, number), number)}, `/findings/{number}`"
+        rows = self._report.actions.rows if self._report.actions is not None else ()
+        at = "".join(f", `/actions/rows/{place}`" for place, row in enumerate(rows) if row.finding == finding.rank)
+        yield f"Evidence: {self._proof(of_finding(self._report, number), number)}, `/findings/{number}`{at}"
 
     def _threshold(self, finding: Finding, result: RuleResult) -> Iterator[str]:
         values = [_setting(known) for known in result.parameter_table if known.name != "scan_interval_us" and known.value is not None]
@@ -296,14 +305,12 @@ class _Page:
         over = f"{plural(result.violations, 'violation')} in {plural(result.datapoints, 'data point')}"
         yield f"Threshold: {self._say(limits)}; scope: {where}{self._say(over)}"
 
-    def _saving(self, finding: Finding) -> str:
-        base = f" of the {finding.base}" if finding.base else ""
-        if finding.saving_ns is None:
-            share = f", {percent(finding.cost_percent)}{base}" if finding.cost_percent is not None else ""
-            return f"not known; it costs {self._say(f'{duration(finding.cost_ns)}{share}')}" if finding.cost_ns is not None else "not known"
-        share = f", {percent(finding.saving_percent)}{base}" if finding.saving_percent is not None else ""
-        kind = "predicted by simulation" if finding.saving_kind == "predicted" else "an upper bound"
-        return f"{self._say(f'{duration(finding.saving_ns)}{share}')} ({kind})"
+    def _saving(self, action: ActionRow | None) -> str:
+        """Write the saving in the words of the page."""
+        if action is None or not action.saves:
+            return f"not known; it costs {self._say(action.cost)}" if action is not None and action.cost else "not known"
+        notes = f" ({', '.join(action.saving_notes)})" if action.saving_notes else ""
+        return self._say(f"{action.saving} {action.base}".rstrip() + notes)
 
     # -- what is not known -------------------------------------------------------------------------------------------------
 

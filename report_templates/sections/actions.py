@@ -8,7 +8,7 @@ from typing import Final
 
 from markupsafe import Markup
 
-from ...analysis.report.first_page import Action
+from ...analysis.report.first_page import Action, Actions
 from ...analysis.report.model import Report
 from ...analysis.report.rules import Finding
 from ...analysis.run.actions import BASES, saving_words
@@ -16,7 +16,7 @@ from ...analysis.toolkit import wording
 from ..blocks import coded, name, plain
 from ..blocks.spans import Span
 from ..rules.spans import span_of
-from ..text.formats import UNKNOWN, clip, duration, glued, percent, sentences, significant
+from ..text.formats import UNKNOWN, clip, count, duration, glued, percent, sentences, significant
 from .verdicts import Judged
 
 _EVIDENCE: Final = 160  # characters
@@ -58,6 +58,24 @@ def action_rows(report: Report, verdicts: Sequence[Judged]) -> list[ActionRow]:
     gpus = report.actions.gpus if report.actions is not None else 0
     base = BASES.get(report.actions.base, "") if report.actions is not None else ""
     return [_row(row, findings[row.finding], judged.get(row.rule), ranks, gpus, base) for row in ordered if row.finding in findings]
+
+
+def savings_head(actions: Actions | None, rows: int) -> tuple[str, str]:
+    """Write the head of the column of savings, and the note on their base.
+
+    ``rows``: number of listed actions."""
+    if actions is None or not actions.base:
+        return "Saves", ""
+    listed = actions.rows[:rows]
+    if actions.gpus:
+        each = duration(round(actions.base_ns / actions.gpus))
+        product = f"{count(actions.gpus)} × {each} = " if actions.gpus > 1 else ""
+        base = f"Percent of the {actions.base}, {product}{gpu_time(actions.base_ns, actions.gpus)}."
+    else:
+        base = f"Percent of the {actions.base}, {duration(actions.base_ns)}."
+    overlap = " Savings overlap; do not add them." if len(listed) > 1 else ""
+    estimates = " Estimates assume that the profiled steps are typical." if any(row.estimated for row in listed) else ""
+    return f"Saves, % {BASES[actions.base]}" if actions.base in BASES else "Saves, %", base + overlap + estimates
 
 
 def _unconverted(finding: Finding) -> Action:

@@ -23,10 +23,10 @@ _RENUMBERED = (
     " The traces number the members of groups otherwise; here they have their ranks in this run, unless a member is not part of the run."
 )
 _NO_GROUP = "For {} the number of ranks in the group is not known, and neither is the bus bandwidth."
+_TIMES = "Waiting: time of the ranks before the latest start, added up. Transfer: from the latest start of a rank to the last end."
 _BANDWIDTH = (
-    "Transfer: from the latest start of a rank to the last end. Waiting: time of the ranks before the latest start, added up. Algorithm"
-    " bandwidth: bytes per transfer time; bus bandwidth: multiplied by the factor that makes operations comparable with the links, as in"
-    " nccl-tests."
+    "Bus bandwidth: bytes per transfer time (the algorithm bandwidth), multiplied by the factor that makes operations comparable with the"
+    " links, as in nccl-tests."
 )
 
 
@@ -41,6 +41,7 @@ def collectives(report: Report) -> Section:
 
 def _rows(rows: tuple[Collective, ...], several: bool) -> Table | None:
     named, sized = any(row.group is not None for row in rows), any(row.bytes is not None for row in rows)
+    notes = (_TIMES if several else "", _BANDWIDTH if any(row.bus_gb_per_s is not None for row in rows) else "")
     return table(
         "collectives-table",
         "Collectives by operation, size and group",
@@ -69,7 +70,7 @@ def _rows(rows: tuple[Collective, ...], several: bool) -> Table | None:
             when=any(row.expected_bus_gb_per_s is not None for row in rows),
             html_only=not sized,
         ),
-        note=_BANDWIDTH,
+        note=" ".join(filter(None, notes)),
     )
 
 

@@ -75,7 +75,7 @@ def _lead(report: Report) -> str:
     times = step_times(report.steps)
     if breakdown.average is None or times is None or times.measure != FROM_STEP_TO_STEP:
         return f"Over {plural(breakdown.steps, 'step')}{who}: {_parts(breakdown.mean)}."
-    average = f"{_parts([breakdown.average])}; the first step is excluded because the wait before it is not known"
+    average = f"{_parts([breakdown.average])}; the mean excludes the first step, because the wait before it is not known"
     return f"The step time is {duration(times.median_ns)} (median). Mean{who}: {average}."
 
 

@@ -10,9 +10,9 @@ from typing import Final
 from markupsafe import Markup
 
 from ...analysis.report.device import DeviceTime
-from ...analysis.report.first_page import Actions, JobPhase, JobStrip
+from ...analysis.report.first_page import JobPhase, JobStrip
 from ...analysis.report.model import Report
-from ...analysis.run.actions import BASES
+from ...analysis.run.summary_data import profile_window
 from ...analysis.run.summary_warnings import note_counts
 from ..blocks import Block, Figure, Only, Section, Texts, say
 from ..blocks.spans import Span
@@ -32,7 +32,7 @@ from ..text.formats import (
     plural,
 )  # fmt: skip
 from ..text.signs import ERROR, FINE, INFORMATION, ISSUE, NOT_EVALUATED
-from .actions import action_rows, gpu_time
+from .actions import action_rows, savings_head
 from .run_marks import dip_label, time_marks
 from .time_breakdown import PARTS, part_times
 from .verdicts import ABSENT, FIRST, Judged, judged
@@ -53,32 +53,13 @@ def summary(report: Report, *, rules: bool = True) -> Section:
     section.facts["tiles"] = [tile for tile in report.summary.tiles if tile.value != UNKNOWN]
     section.facts["caveats"] = [glued(caveat) for caveat in report.summary.caveats]
     section.facts["actions"] = action_rows(report, verdicts)[:FIRST]
-    section.facts["saves"], section.facts["note"] = _head(report.actions)
+    section.facts["saves"], section.facts["note"] = savings_head(report.actions, FIRST)
     section.facts["more"] = max(0, len(report.findings) - FIRST)
     section.facts["nothing"] = None if report.findings else _nothing(verdicts)
     section.facts["counted"] = _counted(verdicts, rules=rules) if verdicts else None
     section.facts["data"] = _data(report)
     section.add(*(_strip(report, verdicts) if report.job_strip is not None else _split(report)))
     return section
-
-
-# -- recommended actions ---------------------------------------------------------------------------------------------------
-
-
-def _head(actions: Actions | None) -> tuple[str, str]:
-    """Write the head of the column of savings, and the note on their base."""
-    if actions is None or not actions.base:
-        return "Saves", ""
-    listed = actions.rows[:FIRST]
-    if actions.gpus:
-        each = duration(round(actions.base_ns / actions.gpus))
-        product = f"{count(actions.gpus)} × {each} = " if actions.gpus > 1 else ""
-        base = f"Percent of the {actions.base}, {product}{gpu_time(actions.base_ns, actions.gpus)}."
-    else:
-        base = f"Percent of the {actions.base}, {duration(actions.base_ns)}."
-    overlap = " Savings overlap; do not add them." if len(listed) > 1 else ""
-    estimates = " Estimates assume that the profiled steps are typical." if any(row.estimated for row in listed) else ""
-    return f"Saves, % {BASES[actions.base]}" if actions.base in BASES else "Saves, %", base + overlap + estimates
 
 
 def _nothing(verdicts: Sequence[Judged]) -> str | None:
@@ -224,8 +205,7 @@ def _split(report: Report) -> Iterator[Block | Only]:
         for label, values in rows
     )
     more = f" {count(left_out)} more differ from the median." if left_out else ""
-    span = max(device.first_ns + device.span_ns for device in devices) - min(device.first_ns for device in devices)
-    caption = say("GPU time in the {} profile window by activity.{}", duration(span), more)
+    caption = say("GPU time in the {} profile window by activity.{}", duration(profile_window(devices)[0]), more)
     yield Figure("summary-time", time_split(PARTS, rows), alt, caption, small=time_split(PARTS, rows, width=NARROW))
 
 

@@ -37,11 +37,13 @@ _MASKS: Final = re.compile(f"[{_FIRST_MASK}-{_LAST_MASK}]")
 _MOST_SPANS: Final = 1000
 _LONGEST_CODE: Final = 160  # characters of code in advice
 _PIECES: Final = re.compile(r"[A-Z]*[a-z]+|[A-Z]+|[0-9]|\n|[^\sA-Za-z0-9]| {2,}")
+_VALUE: Final = r"=(?:[0-9][0-9.]*\b|True\b|False\b)"
+_OPTION: Final = rf"(?<![\w.-])(?:--[a-z][a-z-]*\b(?: \w+{_VALUE})?|[A-Za-z]\w*_\w+(?:{_VALUE})?)"  # --set, num_workers=4
 _SPANS: Final = re.compile(r"((?<!`)`[^`\n]+`(?!`))")
 _LETTERS: Final = 5  # of a word of English per token, at least, in the vocabularies of common models
 _LETTERS_OF_CODE: Final = 2
 _RARE: Final = re.compile(r"[A-Z]{3,}|(?i:[bcdfghjklmnpqrstvwxyz]{3,}|[aeiou]{3,})")
-_POINTER: Final = re.compile(r"`/(?:findings|framework|gpu_time|kernels|module_kinds|modules|operators|rules|summary)/")
+_POINTER: Final = re.compile(r"`/(?:actions|findings|framework|gpu_time|kernels|module_kinds|modules|operators|rules|summary)/")
 
 
 def unglued(text: str) -> str:
@@ -89,7 +91,7 @@ def code(text: str, limit: int = 80) -> str:
 
 
 class Prose:
-    """Writes sentences of a report as Markdown: text between grave accents, and the names of the run, become code spans.
+    """Writes sentences of a report as Markdown: text between grave accents, names of the run, and options become code spans.
 
     If a name contains a grave accent itself, a sentence with accents becomes one code span, because its names may look like its words.
     """
@@ -121,7 +123,7 @@ class Prose:
         named = [re.escape(name) for name in self._names if name in text]
         known = rf"(?<!\w)(?:{'|'.join(named)})(?!\w)|" if named else ""
         masked, spans, end = "", list[str](), 0
-        for match in itertools.islice(re.finditer(rf"`[^`]+`|{known}(?!)", text), _MOST_SPANS):
+        for match in itertools.islice(re.finditer(rf"`[^`]+`|{known}{_OPTION}", text), _MOST_SPANS):
             span = match[0].strip("`")
             masked += _MASKS.sub("\ufffd", text[end : match.start()]) + chr(ord(_FIRST_MASK) + len(spans))
             spans.append(code(span, limit if span in self._known else max(limit, _LONGEST_CODE)))

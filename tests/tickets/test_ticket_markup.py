@@ -294,3 +294,9 @@ def test_a_comment_that_fits_is_whole() -> None:
     assert result.endswith(f"<!-- {marker('gpt-350m')} -->")
     assert "Cut" not in result
     assert "ProfilerReport" not in result
+
+
+def test_limits_of_the_recording_are_in_the_comment() -> None:
+    summary = report_json()["summary"] | {"warnings": [f"file {n} is cut" for n in range(6)], "caveats": ["Only 6 steps were profiled."]}
+    text = comment(from_report(report_json(summary=summary)), markup.MARKDOWN)
+    assert "Note: Only 6 steps were profiled.\n\nNote: file 0 is cut\n\n" in text

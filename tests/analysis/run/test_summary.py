@@ -31,6 +31,7 @@ from postrun.analysis.report import (
     SystemUsage,
     Tile,
 )
+from postrun.analysis.report.causes import IterationKind
 from postrun.analysis.report.efficiency import DevicePeaks, Efficiency, OperatorWork
 from postrun.analysis.report.first_page import Action, Actions
 from postrun.analysis.report.rules import Finding
@@ -94,6 +95,7 @@ def summed(
     matrix: Sequence[Share] = (), run: dict[str, Any] | None = None, nodes: Sequence[str] = (), devices: Sequence[Device] = (),
     processes: int = 0, loader: bool = True, notes: Sequence[Note] = (), duration: int | None = None, bars: StepBreakdown | None = None,
     findings: Sequence[Finding] = (), rules: Sequence[Any] = (), efficiency: Efficiency | None = None, actions: Actions | None = None,
+    kinds: Sequence[IterationKind] = (),
 ) -> Summary:  # fmt: skip
     plain_run: dict[str, Any] = {
         "name": "run", "status": "completed", "started_at_ns": None, "ended_at_ns": None, "relative_times": False, "framework": None,
@@ -117,7 +119,7 @@ def summed(
         "rules": rules,
         "efficiency": efficiency,
         "actions": actions,
-        "iteration_kinds": (),
+        "iteration_kinds": kinds,
         "framework": SimpleNamespace(collectives=(), step_parts=()),
     }
     report = Report(**(dict.fromkeys(field.name for field in dataclasses.fields(Report)) | sections))
@@ -419,6 +421,30 @@ def test_few_profiled_steps_are_a_caveat(steps: int, words: str | None) -> None:
     listed = [dataclasses.replace(step(MS), index=number) for number in range(steps)]
     result = summed(breakdown=[device_time(0, 60 * MS, 50 * MS)], steps=Steps(tuple(listed), (), (), None))
     assert result.caveats == ((words,) if words else ())
+
+
+def test_the_profiled_step_of_a_forward_pass_is_a_caveat() -> None:
+    """Iterations of known tokens are the figures of a run instead of its steps."""
+    for tokens, words in ((None, ("Only 1 step (60.0 ms) was profiled.",)), (100.0, ())):
+        kind = IterationKind("forward", 1, 60.0 * MS, 60.0 * MS, None, tokens, tokens, None, None, None)
+        result = summed(breakdown=[device_time(0, 60 * MS, 50 * MS)], steps=Steps((step(MS),), (), (), None), kinds=[kind])
+        assert result.caveats == words
+
+
+def test_profiles_from_different_times_are_not_one_window() -> None:
+    """Two processes profiled 40 and 60 ms long, 2 h apart; the first has two GPUs."""
+    late = dataclasses.replace(device_time(1, 60 * MS, 30 * MS), first_ns=7_200_000 * MS + 40 * MS)
+    early = [device_time(0, 40 * MS, 20 * MS), dataclasses.replace(device_time(0, 30 * MS, 15 * MS, device=1), first_ns=10 * MS)]
+    result = summed(breakdown=[*early, late], steps=Steps((step(MS),), (), (), None), duration=7_200_100 * MS)
+    assert result.headline.startswith(
+        "The files are from different times (2 h apart): report each file on its own."
+        f" GPUs were busy {whole_percent(50)} of the 100 ms profile window."
+    )
+    assert tile(result, "gpu_busy").detail == "of the 100 ms profile window, 3 GPUs"
+    assert result.caveats == ("Only 1 step (100 ms) was profiled.",)
+    assert "2 h" not in result.subtitle
+    near = dataclasses.replace(late, first_ns=41 * MS)  # clocks of two nodes differ by more than the profile is long
+    assert summed(breakdown=[*early, near]).headline.startswith(f"GPUs were busy {whole_percent(50)} of the 100 ms profile window.")
 
 
 def test_the_state_of_the_data_is_in_the_subtitle() -> None:

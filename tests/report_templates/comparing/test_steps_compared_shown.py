@@ -13,6 +13,7 @@ from postrun.analysis.report import (
     RankSteps,
     Report,
     SlowSteps,
+    Step,
     StepBar,
     StepBreakdown,
     StepDifference,
@@ -66,6 +67,16 @@ def test_bars_over_the_steps(rich: Report) -> None:
         "0", "40.0\u00a0ms", "20.0\u00a0ms", "10.0\u00a0ms", "5.00\u00a0ms", "5.00\u00a0ms", "2.50\u00a0ms",
     ]  # fmt: skip
     assert list(section.figures) == ["mean", "rank-0"]
+
+
+def test_the_lead_names_what_the_mean_excludes(rich: Report) -> None:
+    """Steps end at 10, 24 and 40 ms: median 15 ms. The chart has all of them."""
+    timed = [Step("n", 0, 1, None, i, at * 10**6, 10**7, True, 10**7) for i, at in enumerate((0, 14, 30))]
+    steps = dataclasses.replace(rich.steps, steps=tuple(timed))
+    breakdown = StepBreakdown(3, 1, 1, bars(10, 14, 16), average=bars(30)[0])
+    lead = str(step_breakdown(dataclasses.replace(rich, steps=steps, step_breakdown=breakdown)).lead).replace("\u00a0", " ")
+    assert lead.startswith("The step time is 15.0 ms (median). Mean: 30.0 ms per step: ")
+    assert lead.endswith("; the mean excludes the first step, because the wait before it is not known.")
 
 
 def test_pooled_steps_are_told(rich: Report) -> None:

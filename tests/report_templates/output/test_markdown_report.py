@@ -19,8 +19,10 @@ from postrun.analysis import Options
 from postrun.analysis.report import Finding, Module, Note, OperatorAttribution, Report
 from postrun.analysis.report.device import DeviceOperator
 from postrun.analysis.report.efficiency import Efficiency, OperatorWork
+from postrun.analysis.report.first_page import Action, Actions
 from postrun.report_templates.output.markdown import MOST_TOKENS, markdown
 from postrun.report_templates.output.render import render
+from postrun.report_templates.sections.summary import summary
 from postrun.report_templates.text.markdown import JOINER, tokens
 from postrun.simulate import Problems, write_demo
 
@@ -113,6 +115,53 @@ def test_an_empty_report_names_what_is_missing(small_reports: dict[str, Report])
     assert "# No issue in run `empty`" in text
     assert "- No step in this run: record it with the profiler." in text
     assert "## Evidence" not in text
+
+
+def test_savings_have_the_base_of_all_actions(rich: Report) -> None:
+    """The finding has 70% of a window; 12% of 8 x 18 min 42 s are 1077 GPU-s."""
+    (first, second, third), run_ns = rich.findings[:3], 1122 * 10**9
+    first = dataclasses.replace(first, saving_percent=70.0, saving_ns=10**9, base="GPU time in the profile window")
+    rows = (
+        Action(first.rank, first.rule, 12.0, round(8 * run_ns * 0.12), "upper_bound", estimated=True),
+        Action(second.rank, second.rule, 4.3, None, "predicted", base="time of the queue"),
+        Action(third.rank, third.rule, None, None, None, cost_percent=3.1),
+    )
+    third = dataclasses.replace(third, cost_per_step_ns=None)
+    report = dataclasses.replace(
+        rich, findings=(first, second, third), actions=Actions("GPU time of the run", 8 * run_ns, 8, rows)
+    )  # fmt: skip
+    text = markdown(report).decode()
+    assert [line for line in text.splitlines() if line.startswith("- Saves:")] == [
+        "- Saves: up to 12% of the run (18.0 GPU-min, estimate)",
+        "- Saves: predicted 4.3% (of the time of the queue)",
+        "- Saves: not known; it costs 3.1% of the run",
+    ]
+    note = "Percent of the GPU time of the run, 8 × 18 min 42 s = 2.49 GPU-h. Savings overlap; do not add them."
+    assert f"## Findings\n\n{note} Estimates assume that the profiled steps are typical.\n\n### 1." in text
+    assert ", `/findings/0`, `/actions/rows/0`" in text
+    old = markdown(dataclasses.replace(report, actions=None)).decode()
+    assert "- Saves: up to 70% (of the GPU time in the profile window)" in old
+
+
+def test_time_between_profiles_is_not_in_the_profile_window(rich: Report) -> None:
+    """Two processes were profiled 40 and 60 ms long, 2 h apart."""
+    ms = 10**6
+    devices = [
+        dataclasses.replace(rich.time_breakdown[0], rank=rank, pid=rank, first_ns=AT_NS + rank * 7_200_000 * ms, span_ns=span * ms)
+        for rank, span in enumerate((40, 60))
+    ]
+    assert rich.gpu_time is not None
+    time = dataclasses.replace(rich.gpu_time, gpus=2, first_ns=AT_NS, last_ns=AT_NS + 7_200_060 * ms)
+    report = dataclasses.replace(rich, time_breakdown=tuple(devices), gpu_time=time, job_strip=None)
+    assert "- Profile window: 100 ms in parts of a job of" in markdown(report).decode()
+    assert summary(report).figures["time"].caption.startswith("GPU time in the 100\u00a0ms profile window by activity.")
+
+
+def test_limits_of_the_recording_follow_the_headline(rich: Report) -> None:
+    texts = {"warnings": ("the run failed",), "caveats": ("Only rank 3 of 8 was captured.", "Only 6 steps (465 ms) were profiled.")}
+    text = markdown(dataclasses.replace(rich, summary=dataclasses.replace(rich.summary, headline="Busy.", **texts))).decode()
+    notes = ("the run failed", "Only rank 3 of 8 was captured.", "Only 6 steps (465 ms) were profiled.")
+    assert "**Busy.**\n\n" + "".join(f"- Note: {note}\n" for note in notes) + "- Run: " in text
 
 
 def test_what_is_left_out_is_counted(rich: Report) -> None:

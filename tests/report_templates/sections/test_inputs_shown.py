@@ -44,6 +44,29 @@ def test_kernels_of_collectives_stand_in_their_own_section_of_the_pdf(rich: Repo
 
 
 @pytest.mark.parametrize("target", ["html", "pdf"])
+@pytest.mark.parametrize(
+    ("ranks", "bandwidth", "present"),
+    [
+        (8, 1.75, {"Waiting", "Transfer", "Bus bandwidth"}),
+        (1, 1.75, {"Bus bandwidth"}),
+        (8, None, {"Waiting", "Transfer"}),
+        (1, None, set()),
+    ],
+)
+def test_a_note_explains_the_columns_of_its_table(
+    rich: Report, target: str, ranks: int, bandwidth: float | None, present: set[str]
+) -> None:
+    row = Collective(
+        "all-reduce", "0", "default_pg", 8, ranks, 4, 32, 1 << 20, "float", 40 * MS, 3 * MS, 10 * MS if ranks > 1 else None, 1.0 * MS,
+        3, 4, bandwidth, bandwidth, bandwidth, False,
+    )  # fmt: skip
+    report = dataclasses.replace(rich, collectives=(row,), collective_totals=CollectiveTotals(0, 0, 40 * MS, 100.0, 4, 0, (), None))
+    page = page_of(report, "collectives", target).partition('id="collectives-table"')[2].partition("</table>")
+    after = page[0] + page[2].partition("<table")[0]
+    assert {name for name in ("Waiting", "Transfer", "Bus bandwidth") if f"{name}:" in after} == present
+
+
+@pytest.mark.parametrize("target", ["html", "pdf"])
 def test_ranges_of_one_name_are_told_apart_by_their_phase(rich: Report, target: str) -> None:
     """Each tensor of Horovod is a phase, and all have the same names."""
     group = rich.annotations.groups[0]

@@ -108,3 +108,18 @@ def test_the_bound_of_tokens(text: str, most: int) -> None:
 def test_a_text_has_no_more_tokens_than_bytes_and_no_fewer_than_signs(text: str) -> None:
     signs = sum(not character.isalpha() and not character.isspace() for character in text if character.isascii())
     assert signs <= tokens(text) <= len(text.encode("utf-8", "surrogatepass"))
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("raise num_workers=4.", "raise `num_workers=4`."),
+        ("num_workers of 1 of 2", "`num_workers` of 1 of 2"),
+        ("--set LowGPUUtilization_patience=100 needs fewer", "`--set LowGPUUtilization_patience=100` needs fewer"),
+        ("set them with --peak.", "set them with `--peak`."),
+        ("with `record_shapes=True`", "with `record_shapes=True`"),
+        ("_a_ is no option", r"\_a\_ is no option"),
+    ],
+)
+def test_options_are_code_spans(text: str, written: str) -> None:
+    assert Prose(())(text) == written
