@@ -34,7 +34,7 @@ SCOPES: Final[Mapping[str, str]] = {
     "GPU time while all were recorded": _RUN,
     "sampled time of the nodes": _RUN,
     "duration of the run": _RUN,
-    "time of the training loop": _LOOP,
+    "process time in the training loop": _LOOP,
     "time of the steps": _STEPS,
     "GPU time in the profile window": _PROFILE,
 }

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
 from typing import Final
 
 from ...ingest.store.store import Store
@@ -17,6 +16,7 @@ from ..report.machine import Series
 from ..report.model import Report
 from ..report.rules import ISSUES
 from ..report.sample_details import LowGPUUtilizationDetails
+from ..toolkit.quantiles import usual_distance
 from .dip_causes import DipCauses
 
 _WINDOW: Final = 1.5  # job / profiled time above which the profile is a window of the job
@@ -51,7 +51,7 @@ def job_strip(store: Store, report: Report) -> JobStrip | None:
     loop = (job.loop_started_at_ns, job.loop_ended_at_ns)
     if not curve and window[0] is None and None in loop:
         return None
-    width = stretch_ns([at for at, _ in curve])
+    width = usual_distance([at for at, _ in curve])
     compared = (loop[0], loop[1]) if loop[0] is not None and loop[1] is not None else (start, end)
     inside = [(at, value) for at, value in curve if compared[0] <= at and at + width <= compared[1]]
     typical = statistics.median(value for _, value in inside) if inside else 0.0
@@ -70,11 +70,6 @@ def job_strip(store: Store, report: Report) -> JobStrip | None:
         window_start_ns=window[0],
         window_end_ns=window[1],
     )
-
-
-def stretch_ns(times: Sequence[int]) -> int:
-    """Return the length of the stretches that start at ``times``."""
-    return min((after - before for before, after in pairwise(times)), default=0)
 
 
 def _curve(series: Iterable[Series]) -> tuple[str | None, Curve]:

@@ -12,7 +12,7 @@ from ..device.precision import BELOW_FP32
 from ..device.time_breakdown import only_copied
 from ..report.efficiency import Efficiency
 from ..report.run import Tile
-from ..steps.step_time import FROM_STEP_TO_STEP, HOST, main_steps, per_step, step_times
+from ..steps.step_time import FROM_STEP_TO_STEP, HOST, main_steps, per_step, step_times, work_overlaps
 from ..toolkit import wording
 from ..toolkit.labels import process_place
 from .summary_data import SummaryData, brief_percent
@@ -188,8 +188,9 @@ def _step_time(data: SummaryData) -> Tile:
     elif every.measure == FROM_STEP_TO_STEP:
         # Shorter if the device waits before the first launch of a step, longer if the work of steps overlaps.
         details[0] += ", step to step"
-        work = statistics.median(per_step(main_steps(data.report.steps.steps)))
-        details += [f"GPU time {wording.duration(work)}"]
+        steps = main_steps(data.report.steps.steps)
+        why = " (GPU work of steps overlaps)" if work_overlaps(steps) else ""
+        details += [f"GPU time {wording.duration(statistics.median(per_step(steps)))}{why}"]
     elif times.count == 1:
         details[0] += ", without the wait before it"
     return Tile(key, every.name, wording.duration(times.p50), ", ".join(details), anchor, times.p50, "ns")

@@ -9,7 +9,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
+import polars as pl
+
+from ..report.rows import Quantiles
 from ..report.steps import Step, Steps
+from ..toolkit.quantiles import quantiles
 from ..toolkit.wording import count, plural
 
 FROM_STEP_TO_STEP: Final = "from step to step"
@@ -97,6 +101,14 @@ def from_step_to_step(steps: Sequence[Step]) -> list[float]:
 def lengths_by_step(steps: Sequence[Step]) -> dict[tuple[int, int], list[int]]:
     """Return the times from step to step of all processes by ``again`` and number."""
     lengths: dict[tuple[int, int], list[int]] = {}
+    for step, length in lengths_of(steps).items():
+        lengths.setdefault((step.again, step.index), []).append(length)
+    return lengths
+
+
+def lengths_of(steps: Sequence[Step]) -> dict[Step, int]:
+    """Return the time from step to step of each step, if its predecessor is known."""
+    lengths: dict[Step, int] = {}
     for listed in by_process(steps).values():
         ordered = sorted(listed, key=lambda step: (step.again, step.index, step.start_ns))
         until = 0
@@ -104,8 +116,19 @@ def lengths_by_step(steps: Sequence[Step]) -> dict[tuple[int, int], list[int]]:
             until = max(until, before.start_ns + before.duration_ns)
             end = after.start_ns + after.duration_ns
             if after.index == before.index + 1 and after.again == before.again and end > until:
-                lengths.setdefault((after.again, after.index), []).append(end - until)
+                lengths[after] = end - until
     return lengths
+
+
+def spread_of(steps: Sequence[Step]) -> Quantiles | None:
+    """Return the quantiles of the times from step to step; None if none is known."""
+    return quantiles(pl.Series(list(lengths_of(steps).values()), dtype=pl.Int64))
+
+
+def work_overlaps(steps: Sequence[Step]) -> bool:
+    """Return whether the GPU work of most steps overlaps that of the step before."""
+    lengths = lengths_of(steps)
+    return 2 * sum(step.duration_ns > length for step, length in lengths.items()) > len(lengths)
 
 
 def per_step(steps: Sequence[Step], *, host: bool = False) -> list[float]:

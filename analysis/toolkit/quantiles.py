@@ -1,9 +1,10 @@
-"""Quantiles and histograms of a column of durations."""
+"""Quantiles and histograms of a column of durations, and the usual distance of samples."""
 
 from __future__ import annotations
 
 import itertools
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
@@ -31,6 +32,13 @@ def quantile(ordered: pl.Series, fraction: float) -> float:
     below = ordered[low]
     above = ordered[min(low + 1, len(ordered) - 1)]
     return float(below + (above - below) * (position - low))
+
+
+def usual_distance(times: Sequence[int]) -> int:
+    """Return the median distance of ascending times, 0 of fewer than two.
+
+    A sampler on a busy node takes some samples late and the next ones soon after, so the smallest distance is unusual."""
+    return statistics.median_low([after - before for before, after in itertools.pairwise(times)] or [0])
 
 
 def quantiles(values: pl.Series) -> Quantiles | None:

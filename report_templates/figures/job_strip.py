@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
+from ...analysis.toolkit.quantiles import usual_distance
 from . import svg
 from .axes import nice_ticks, time_unit
 from .marks import Mark, before, behind
@@ -21,7 +21,7 @@ _GAP = 10.0  # between labels of one row
 _SIZE = 10.0
 _AXIS = 36.0  # width
 _MOST_ROWS = 4
-_BROKEN = 2.5  # stretches without a sample, from which the curve has a gap
+_BROKEN = 2.5  # usual distances between samples above which the curve has a gap
 _SHORT = {"initialization": "init", "finalization": "end"}
 
 
@@ -39,7 +39,7 @@ class Phase:
 def job_strip(
     length: float,
     phases: Sequence[Phase],
-    times: Sequence[float],
+    times: Sequence[int],
     percents: Sequence[float],
     marks: Sequence[Mark],
     *,
@@ -78,15 +78,15 @@ def job_strip(
     return svg.document(full, end + 16, body + _axis(length, scale, width, end + 12), left=left)
 
 
-def _parts(times: Sequence[float], percents: Sequence[float]) -> list[list[tuple[float, float, float]]]:
+def _parts(times: Sequence[int], percents: Sequence[float]) -> list[list[tuple[int, int, float]]]:
     """Divide the curve at gaps: lists of start, end and percent."""
-    least = min((after - before for before, after in pairwise(times)), default=0.0)
-    parts: list[list[tuple[float, float, float]]] = []
+    usual = usual_distance(times)
+    parts: list[list[tuple[int, int, float]]] = []
     for number, (at, value) in enumerate(zip(times, percents, strict=True)):
-        following = times[number + 1] if number + 1 < len(times) else at + least
-        if not parts or at - parts[-1][-1][0] > _BROKEN * least:
+        following = times[number + 1] if number + 1 < len(times) else at + usual
+        if not parts or at - parts[-1][-1][0] > _BROKEN * usual:
             parts.append([])
-        parts[-1].append((at, following if following - at <= _BROKEN * least else at + least, value))
+        parts[-1].append((at, following if following - at <= _BROKEN * usual else at + usual, value))
     return parts
 
 

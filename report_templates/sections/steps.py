@@ -10,9 +10,18 @@ from dataclasses import dataclass
 from typing import Final
 
 from ...analysis.report.model import Report
+from ...analysis.report.rows import Quantiles
 from ...analysis.report.steps import Step, StepGroup, StepParts
 from ...analysis.steps.profiled import ENOUGH
-from ...analysis.steps.step_time import FROM_STEP_TO_STEP, lengths_by_step, step_times
+from ...analysis.steps.step_time import (
+    FROM_STEP_TO_STEP,
+    lengths_by_step,
+    lengths_of,
+    main_steps,
+    spread_of,
+    step_times,
+    work_overlaps,
+)
 from ...analysis.toolkit import wording
 from ..blocks import FEWEST, Figure, Section, bar_rows, say, worth_drawing
 from ..blocks.pooled import binned, pooled
@@ -50,6 +59,7 @@ _LOADINGS = 12  # names of ranges of data loading
 _POINTS = 400  # of one line
 _ROWS: Final = 8  # of the figure of step times
 _MIN_STEPS = 10  # steps at least for outer percentiles
+_SLOWEST: Final = 10  # listed steps
 _Listed = defaultdict[tuple[object, ...], list[Step]]  # The steps that the report lists, by group
 _ALIKE = 0.01  # of the longest mean step; processes that wait for each other differ by less
 
@@ -62,27 +72,21 @@ def steps(report: Report) -> Section:
         )
     groups = metrics.groups
     label = _labels(groups)
-    outer = any(group.quantiles.count >= _MIN_STEPS for group in groups)
     listed = _by_group(metrics.steps)
-    slowest = sorted((step for group in groups for step in group.slowest), key=lambda step: -step.duration_ns)[:10]
+    spreads = {_key(group): spread_of(listed[_key(group)]) if group.on_device else group.quantiles for group in groups}
+    gpu_spreads = {_key(group): group.quantiles for group in groups if group.on_device}
+    slowest, times = _slowest(groups, listed)
     began = since(report.run.started_at_ns or 0)
     blocks = [
         _distribution(groups, listed),
         table(
             "steps-groups",
-            f"{_measure(groups)} by process",
+            f"{_measures(any(spreads.values()), bool(gpu_spreads))} by process",
             groups,
             Col("Process", label, kind="name"),
             Col("Steps", lambda group: group.quantiles.count, count),
-            Col("Step time (median)", lambda group: group.step_time_ns, duration, when=any(group.step_time_ns for group in groups)),
-            Col("max", lambda group: group.quantiles.max, duration),
-            Col("p99", lambda row: row.quantiles.p99 if row.quantiles.count >= _MIN_STEPS else None, duration, when=outer, html_only=True),
-            Col("p95", lambda group: group.quantiles.p95 if group.quantiles.count >= _MIN_STEPS else None, duration, when=outer),
-            Col("p50", lambda group: group.quantiles.p50, duration),
-            Col("min", lambda group: group.quantiles.min, duration, html_only=True),
-            Col("Mean", lambda group: group.quantiles.mean, duration, html_only=True),
-            Col("Deviation", lambda group: group.quantiles.std, duration, html_only=True),
-            Col("Measured", lambda group: "on device" if group.on_device else "on host", html_only=True),
+            *_spread_columns("Step time", spreads),
+            *_spread_columns("GPU time", gpu_spreads),
             pdf_rows=8,
             weight=lambda group: group.quantiles.p50,
         ),
@@ -98,7 +102,8 @@ def steps(report: Report) -> Section:
             ),
             Col("Process", lambda step: labels.process(step.node, step.rank, step.pid, step.phase)),
             Col("Began after", lambda row: row.start_ns, began, html_only=True, span=lambda row: step_span(row)),
-            Col("GPU time" if all(step.on_device for step in slowest) else "Duration", lambda step: step.duration_ns, duration),
+            Col("Step time", times.get, duration),
+            Col("GPU time", lambda step: step.duration_ns if step.on_device else None, duration),
             Col("On the host", lambda step: step.host_duration_ns, duration, when=any(step.on_device for step in slowest)),
             pdf_rows=6,
         ),
@@ -112,8 +117,41 @@ def steps(report: Report) -> Section:
     return Section("steps", "Steps", say("{}", lead), blocks)
 
 
-def _measure(groups: Sequence[StepGroup]) -> str:
-    return "GPU time per step" if all(group.on_device for group in groups) else "Step durations"
+def _measures(step_time: bool, gpu_time: bool) -> str:
+    return capitalized(" and ".join(name for name, known in (("step time", step_time), ("GPU time per step", gpu_time)) if known))
+
+
+def _spread_columns(name: str, spreads: Mapping[tuple[object, ...], Quantiles | None]) -> list[Col[StepGroup]]:
+    """Make the columns of a measure; groups without it have no values there."""
+
+    def column(label: str, field: str, *, fewest: int = 1, html_only: bool = True) -> Col[StepGroup]:
+        def value(group: StepGroup) -> float | None:
+            spread = spreads.get(_key(group))
+            return getattr(spread, field) if spread is not None and spread.count >= fewest else None
+
+        return Col(f"{name}: {label}", value, duration, html_only=html_only)
+
+    return [
+        column("median", "p50", html_only=False),
+        column("p95", "p95", fewest=_MIN_STEPS),
+        column("p99", "p99", fewest=_MIN_STEPS),
+        column("max", "max", html_only=False),
+        column("min", "min"),
+        column("mean", "mean"),
+    ]
+
+
+def _slowest(groups: Sequence[StepGroup], listed: _Listed) -> tuple[list[Step], dict[Step, int]]:
+    """Return the slowest steps by their step time, and the known step times.
+
+    These are from step to step on the device. Steps without one come last, by GPU time."""
+    candidates: dict[Step, None] = {}
+    times: dict[Step, int] = {}
+    for group in groups:
+        steps = dict.fromkeys((*group.slowest, *(listed[_key(group)] if group.on_device else ())))
+        candidates |= steps
+        times |= lengths_of(list(steps)) if group.on_device else {step: step.duration_ns for step in steps}
+    return sorted(candidates, key=lambda step: (-times.get(step, 0), -step.duration_ns))[:_SLOWEST], times
 
 
 def _step_time(report: Report) -> str:
@@ -122,7 +160,10 @@ def _step_time(report: Report) -> str:
     if times is None or times.measure != FROM_STEP_TO_STEP:
         return ""
     number = times.counted if times.partly else plural(len(times.values), "step")
-    return f"The step time is {duration(times.median_ns)} (median of {number}, from step to step)."
+    overlap = (
+        " The GPU work of steps overlaps, so the GPU time per step is longer." if work_overlaps(main_steps(report.steps.steps)) else ""
+    )
+    return f"The step time is {duration(times.median_ns)} (median of {number}, from step to step).{overlap}"
 
 
 def _labels(groups: Sequence[StepGroup]) -> Callable[[StepGroup], str]:
@@ -191,17 +232,19 @@ def _durations(groups: Sequence[StepGroup], counted: str, every: _Listed) -> str
     worst = max(groups, key=lambda g: _longest(g, every)[0])
     longest, without = _longest(worst, every)
     q = slow.quantiles
-    slowest = f"slowest{without} {duration(longest)}"
-    gpu = ", GPU time per step" if all(group.on_device for group in groups) else ""
+    on_device = all(group.on_device for group in groups)
+    gpu = ", GPU time per step" if on_device else ""
+    slowest = f"{'longest' if on_device else 'slowest'}{without} {duration(longest)}"
     if len(groups) == 1:
         if q.count == 1:
             return f"{counted}{gpu}: it took {duration(q.max)}."
         if q.count < _MIN_STEPS:
-            return f"{counted}{gpu}: median {duration(q.p50)}, fastest {duration(q.min)}, {slowest}."
+            return f"{counted}{gpu}: median {duration(q.p50)}, {'shortest' if on_device else 'fastest'} {duration(q.min)}, {slowest}."
         return f"{counted}{gpu}: median {duration(q.p50)}, 95th percentile {duration(q.p95)}, {slowest}."
     low, high = duration(fast.quantiles.p50), duration(q.p50)
     medians = f"the median is {low} for each" if low == high else f"medians from {low} ({label(fast)}) to {high} ({label(slow)})"
-    return f"{counted}{gpu}: {medians}; the slowest step{without} took {duration(longest)} ({label(worst)})."
+    most = f"longest{without} is" if on_device else f"slowest step{without} took"
+    return f"{counted}{gpu}: {medians}; the {most} {duration(longest)} ({label(worst)})."
 
 
 def _longest(group: StepGroup, every: _Listed) -> tuple[float, str]:
@@ -294,9 +337,9 @@ def _over_index(report: Report, series: _Listed, groups: Sequence[StepGroup]) ->
     timed = [group for group in main if group.on_device] or main
     steps = [step for group in timed for step in (*series[_key(group)], *group.slowest)]
     lengths = _numbered(list(dict.fromkeys(steps)))
-    measure = "step time"
+    measure, how = "step time", " from step to step" if timed[0].on_device else " on the host"
     if len(lengths) < 3 and timed[0].on_device:  # only some steps follow a recorded one
-        measure, lengths = "GPU time per step", defaultdict(list)
+        measure, how, lengths = "GPU time per step", " of GPU time", defaultdict(list)
         for step in dict.fromkeys(steps):
             lengths[step.again, step.index].append(step.duration_ns)
     if len(lengths) < 3:
@@ -323,7 +366,8 @@ def _over_index(report: Report, series: _Listed, groups: Sequence[StepGroup]) ->
     profiled = [step for group in groups if group.on_device and group not in timed for step in series[_key(group)]]
     marks = [] if anew else step_marks(report, steps, profiled)
     median = statistics.median(point.time for point in points)
-    lead = f"The slowest, {wording.step(slowest.index, slowest.again)}, took {duration(slowest.time)}; the median step {duration(median)}"
+    name = wording.step(slowest.index, slowest.again)
+    lead = f"The slowest, {name}, took {duration(slowest.time)}{how}; the median step {duration(median)}"
     return Figure(
         "steps-over-index",
         lines([Panel(measure, [drawn], unit=unit.name)], "steps before it" if anew else "step", x_time=False, height=80, marks=marks),

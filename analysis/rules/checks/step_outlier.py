@@ -32,7 +32,7 @@ MAD_TO_STD: Final = 1.4826  # ratio of standard deviation to median absolute dev
 _REGULAR: Final = 0.8  # outliers are regular if this share of the distances between them is the same
 _EXPLAINS: Final = 0.5
 """A cause makes up at least this share of the extra time: device work, loading or waiting rather than the ranges around it."""
-_BASE: Final = "time of the training loop"
+_BASE: Final = "process time in the training loop"
 
 
 class StepOutlier(Rule):
@@ -397,8 +397,12 @@ def _imperative(kind: str, name: str, program: Program) -> str:
 
 def _cost(groups: Sequence[_Group]) -> Cost:
     issues = _once(group for group in groups if group.row.issue)
+    # Steps with phases are of the whole job: processes that only recorded a profile window are no part of their time.
+    phased = {group.row.phase is not None for group in issues}
     spans: dict[int | None, tuple[int, int]] = {}
     for group in groups:
+        if (group.row.phase is not None) not in phased:
+            continue
         first, last = group.members.select(pl.col("start").min(), last=(pl.col("start") + pl.col("duration")).max()).row(0)
         low, high = spans.get(group.process, (first, last))
         spans[group.process] = min(low, first), max(high, last)

@@ -194,6 +194,13 @@ def test_a_gap_in_the_samples_ends_a_dip(make_store: MakeStore) -> None:
     assert [seconds(dip.start_ns, dip.end_ns) for dip in result.dips] == [(30, 40), (50, 60)]
 
 
+def test_a_late_sample_does_not_end_a_dip(make_store: MakeStore) -> None:
+    # The sample of 20 s is 0.9 s late: 0.1 s before the next one.
+    rows = [{**row, "time_ns": row["time_ns"] + (9 * S // 10 if row["time_ns"] == 20 * S else 0)} for row in samples(busy(low=20))]
+    result = strip(make_store, sample=rows, annotation=steps(EVEN))
+    assert [seconds(dip.start_ns, dip.end_ns) for dip in result.dips] == [(40, 50)]
+
+
 def test_only_the_longest_dips_are_listed(make_store: MakeStore) -> None:
     # Seven dips of 2 s and more, all below half of the median; the fourth is 3 s long.
     starts = {12: 2, 20: 2, 28: 2, 36: 3, 44: 2, 52: 2, 60: 2}

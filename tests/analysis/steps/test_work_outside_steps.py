@@ -160,9 +160,31 @@ def test_overlapping_steps_have_the_cadence(tmp_path: Path) -> None:
     assert step_tile(report) == ("step time", "100 µs")
     (group,) = report.steps.groups
     assert (group.quantiles.p50, group.step_time_ns) == (180 * US, 100 * US)
-    assert (
-        next(tile.detail for tile in report.summary.tiles if tile.key == "step_time") == "median of 3 steps, step to step, GPU time 180 µs"
-    )
+    detail = next(tile.detail for tile in report.summary.tiles if tile.key == "step_time")
+    assert detail == "median of 3 steps, step to step, GPU time 180 µs (GPU work of steps overlaps)"
+    assert "The GPU work of steps overlaps, so the GPU time per step is longer." in str(section(report).lead)
+
+
+def test_the_slowest_steps_are_in_order_of_their_step_time(tmp_path: Path) -> None:
+    # Step 2 works longest, because its work begins before that of step 1 ends; step 3 ends 90 us after step 2.
+    steps = [(1, 0, 9), (2, 10, 19), (3, 30, 39)]
+    work = [(5, 7, 10, 100), (15, 8, 20, 150), (35, 7, 160, 240)]
+    tables = section(trace(tmp_path / "trace.json", steps, work)).tables
+    assert [col.label for col in tables["slowest"].columns][2:] == ["Began after", "Step time", "GPU time", "On the host"]
+    cells = [[row[at].text.replace("\u00a0", " ") for at in (0, 3, 4)] for row in tables["slowest"].rows]
+    assert cells == [["step 3", "90.0 µs", "80.0 µs"], ["step 2", "50.0 µs", "130 µs"], ["step 1", "—", "90.0 µs"]]
+    (row,) = tables["groups"].rows
+    figures = {col.label: cell.text.replace("\u00a0", " ") for col, cell in zip(tables["groups"].columns, row, strict=True)}
+    assert {label: text for label, text in figures.items() if "time: m" in label} == {
+        "Step time: median": "70.0 µs",
+        "Step time: max": "90.0 µs",
+        "Step time: min": "50.0 µs",
+        "Step time: mean": "70.0 µs",
+        "GPU time: median": "90.0 µs",
+        "GPU time: max": "130 µs",
+        "GPU time: min": "80.0 µs",
+        "GPU time: mean": "100 µs",
+    }
 
 
 def test_one_recorded_step_has_no_step_time(tmp_path: Path) -> None:

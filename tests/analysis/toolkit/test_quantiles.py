@@ -27,6 +27,13 @@ def test_quantiles_equal_numpy(values: list[int]) -> None:
     assert result.std == pytest.approx(np.std(np.array(values, dtype=float)), rel=1e-9, abs=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("times", "distance"), [([], 0), ([5], 0), ([5, 15], 10), ([0, 10, 29, 30, 40], 10), ([0, 10, 30], 10), ([0, 10, 20, 500], 10)]
+)
+def test_the_usual_distance_is_the_median(times: list[int], distance: int) -> None:
+    assert quantiles.usual_distance(times) == distance
+
+
 @given(durations, st.integers(1, 20))
 def test_histogram_counts_every_value_once(values: list[int], bins: int) -> None:
     result = quantiles.histogram(pl.Series(values), bins=bins)

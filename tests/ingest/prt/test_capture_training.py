@@ -236,7 +236,7 @@ def test_a_window_of_steps_and_a_device_clock_that_is_behind(tmp_path: Path, fir
     assert [tile.value for tile in report.summary.tiles if tile.key == "step_time"] == ["100 ms"]
     assert str(steps(report).lead).replace("\u00a0", " ").replace("\u202f", " ") == (
         f"The step time is 100 ms (median of {inside - 1} steps, from step to step). {inside} steps on each of 2 processes, GPU time per"
-        " step: the median is 80.0 ms for each; the slowest step took 80.0 ms (rank 0). Without"
+        " step: the median is 80.0 ms for each; the longest is 80.0 ms (rank 0). Without"
         f" recorded device work, timed on the host: {STEPS - inside} steps on each of 2 processes: the median is 96.0 ms for each; the"
         " slowest step took 96.0 ms (rank 0)."
     )

@@ -98,6 +98,15 @@ def test_the_curve_has_the_height_of_its_values_and_gaps() -> None:
     assert max(heights) - min(heights) == pytest.approx(46)
 
 
+def test_a_late_sample_leaves_no_gaps() -> None:
+    # Samples of 100% every second; the third is 0.9 s late.
+    times = [0, S, 29 * S // 10, 3 * S, 4 * S, 5 * S]
+    (area,) = ElementTree.fromstring(job_strip(6 * S, (), times, [100.0] * 6, ())).iter(SVG + "path")
+    numbers = [float(number) for number in re.findall(r"[0-9.]+", area.get("d") or "")]
+    assert max(numbers[::2]) == pytest.approx(WIDTH - 36, abs=0.1)
+    assert numbers[1::2].count(max(numbers[1::2])) == 2, "only the two ends are at 0%"
+
+
 def test_without_a_curve_there_is_no_axis() -> None:
     svg = job_strip(100 * S, PHASES, [], [], ())
     assert f'viewBox="0 0 {WIDTH:g} ' in svg

@@ -170,13 +170,21 @@ def test_cost_is_what_outliers_take_beyond_the_median_of_the_loop(make_store: Ma
     assert finding.cost_percent == pytest.approx(100 * 100 / (19_110 + 19_010))
     assert (finding.where, finding.base, finding.title) == (
         "rank 0, host-0",
-        "time of the training loop",
+        "process time in the training loop",
         "Remove the stall in 1 slow step",
     )
     assert result.finding == (
         "1 of 20 steps of rank 0, host-0 took longer than 80.4 ns (mean 15 ns + 3 × standard deviation 21.8 ns), more than the threshold of"
         " 0.5 outliers."
     )
+
+
+def test_a_profile_window_of_another_rank_is_no_part_of_the_loop(make_store: MakeStore) -> None:
+    # 100 beyond the median of the 19,110 of rank 0; of rank 1, only 20 steps without a phase were profiled.
+    processes = [{"id": 0, "node": 0, "pid": 1, "rank": 0}, {"id": 1, "node": 0, "pid": 2, "rank": 1}]
+    rows = series([10] * 19 + [110], phase="TRAIN") + series([10] * 20, process=1)
+    _, [finding] = judged(make_store(step=rows, processes=processes), stddev=3, n_outliers=0.5)
+    assert finding.cost_percent == pytest.approx(100 * 100 / 19_110)
 
 
 def test_ranks_with_the_same_slow_steps_count_them_once(make_store: MakeStore) -> None:
