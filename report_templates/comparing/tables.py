@@ -217,7 +217,7 @@ def verdicts(comparison: Comparison) -> Section:
         "Verdicts of both runs",
         sorted(comparison.rules, key=lambda rule: _ORDER.index(rule.outcome)),
         *rule_columns(every=True),
-        pdf_rows=30,
+        pdf_rows=len(comparison.rules),
     )
     return Section("verdicts", "All rules", say("{}", " ".join(sentences) or "No rule went from passed to issue, or back."), [rows])
 
