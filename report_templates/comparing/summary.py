@@ -132,6 +132,8 @@ def _time(comparison: Comparison) -> Tile | None:
     value, details = words.ratio(base_ns, new_ns), [f"{duration(base_ns)} → {duration(new_ns)}"]
     if judgment is not None and judgment.low_percent is not None and judgment.high_percent is not None:
         details.append(f"{signed_percent(judgment.low_percent)} to {signed_percent(judgment.high_percent)}")
+    if judgment is not None and judgment.state == "same" and (judgment.low_percent or 0.0) <= 0 <= (judgment.high_percent or 0.0):
+        value = "no change"
     if judgment is not None and judgment.evidence is None:
         value, details = _UNDECIDED, [f"{details[0]} ({value})", "too few steps"]
     elif steps is not None:
@@ -157,5 +159,8 @@ def _tile(part: Amount, name: str, per: str) -> Tile:
     elif part.state == "same" and round(part.effect_ns) == 0:
         value = "no change"
     elif part.state == "same":
-        detail += f", {words.amount_state(part).text.removeprefix('≈ ')}"
+        bound = words.amount_state(part).text.removeprefix("≈ ")
+        if words.in_noise(part):
+            value, bound = "no change", f"{value}, {bound}"
+        detail += f", {bound}"
     return Tile(part.name, f"{name} {per}", value, detail, "time")

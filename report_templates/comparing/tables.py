@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from ...analysis.report.comparison import Comparison, Measure, MemoryChange, VerdictChange
@@ -209,9 +210,16 @@ def verdicts(comparison: Comparison) -> Section:
     """Make "Rules": the verdicts of both runs."""
     if not comparison.rules:
         return Section("verdicts", "All rules", say("No rule ran for either run."))
-    broken, fixed = (", ".join(row.rule for row in comparison.rules if row.outcome == outcome) for outcome in ("broken", "mended"))
-    sentences = [f"New issues: {broken}."] if broken else []
-    sentences += [f"Fixed: {fixed}."] if fixed else []
+
+    def listed(outcomes: Sequence[str], *, unsure: bool = False) -> str:
+        return ", ".join(row.rule for row in comparison.rules if row.outcome in outcomes and row.measure_same == unsure)
+
+    names = {
+        "New issues": listed(["broken"]),
+        "Fixed": listed(["mended"]),
+        "Across their thresholds, although their time did not change beyond noise and threshold": listed(MOVED, unsure=True),
+    }
+    sentences = [f"{label}: {rules}." for label, rules in names.items() if rules]
     rows = table(
         "verdicts-table",
         "Verdicts of both runs",
@@ -250,6 +258,9 @@ def _outcome(change: VerdictChange) -> Cell:
         return Cell("– other parameters", mark="v-none")
     if change.outcome == "other":
         return Cell("– not comparable", mark="v-none")
+    if change.measure_same:
+        side = "below" if change.outcome == "mended" else "above"
+        return Cell(f"≈ {side} its threshold now", mark="v-none")
     return Cell("= same", mark="v-none") if change.outcome == "same" else words.state(change.outcome)
 
 

@@ -45,11 +45,16 @@ def state_within_spread(name: str, *, large: bool) -> Cell:
     return Cell("≈ in the spread", mark="v-none", sort=_ORDER.index(name)) if name == "same" and large else state(name)
 
 
+def in_noise(row: Any) -> bool:
+    """Return whether the effect is smaller than its known noise."""
+    return getattr(row, "noise_ns", None) is not None and abs(row.effect_ns) < row.noise_ns
+
+
 def amount_state(row: Any) -> Cell:
     """Write the state of an amount; a change that is not a finding has its reason."""
     if row.state != "same" or not getattr(row, "effect_ns", 0):
         return state(row.state)
-    if getattr(row, "noise_ns", None) is not None and abs(row.effect_ns) < row.noise_ns:
+    if in_noise(row):
         return Cell(f"≈ within ±{duration(row.noise_ns)}", mark="v-none", sort=_ORDER.index("same"))
     return Cell("≈ below the threshold", mark="v-none", sort=_ORDER.index("same"))
 
