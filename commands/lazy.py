@@ -33,7 +33,9 @@ class LazyGroup(click.Group):
         except click.UsageError as error:
             import difflib
 
-            near = difflib.get_close_matches(args[0], self.lazy, n=1)
+            groups = {name: group for name, group in self.all_commands(ctx).items() if isinstance(group, click.Group)}
+            within = [f"{name} {args[0]}" for name, group in groups.items() if args[0] in group.commands]
+            near = within or difflib.get_close_matches(args[0], self.lazy, n=1)
             if not near:
                 raise
             raise click.UsageError(f"{error.message} Did you mean {near[0]!r}?", ctx) from None

@@ -17,6 +17,7 @@ from .message import slug
 FORMATS: Final = ("pdf", "html", "json")
 CONTENT_TYPES: Final = {"pdf": "application/pdf", "html": "text/html; charset=utf-8", "json": "application/json"}
 _LARGEST_JSON: Final = 1 << 30
+_COMPARISONS: Final = tuple(f"comparison.{kind}" for kind in FORMATS)  # the files of postrun compare
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +35,12 @@ def read(report_path: Path) -> ReportFiles:
     """Find the files of a report, given one or their folder. Raise InputError."""
     if report_path.is_dir():
         paths = {kind: report_path / f"report.{kind}" for kind in FORMATS if (report_path / f"report.{kind}").is_file()}
+        if not paths and (report_path / "comparison.json").is_file():
+            raise _comparison(report_path)
         if not paths:
             raise InputError(f"{report_path} holds no report.json; write one with: postrun report SOURCE -o {report_path}")
+    elif report_path.name in _COMPARISONS:
+        raise _comparison(report_path)
     elif report_path.suffix[1:].lower() in FORMATS:
         if not report_path.is_file():
             raise InputError(f"{report_path}: there is no such file; write one with: postrun report SOURCE -o FOLDER")
@@ -53,6 +58,13 @@ def read(report_path: Path) -> ReportFiles:
     what = " and ".join(str(path) for path in paths.values())
     raise InputError(
         f"the verdicts stand in report.json, which is not beside {what}; write it with: postrun report SOURCE --format html,pdf,json"
+    )
+
+
+def _comparison(path: Path) -> InputError:
+    return InputError(
+        f"{path} is a comparison; only reports can be attached. Attach the report of the new run, or upload comparison.pdf to the ticket"
+        " yourself"
     )
 
 

@@ -87,7 +87,7 @@ def compare(
         idle=idle(base, new, on, least, noise),
         gpu_memory=gpu_memory(base, new),
         sampling=sampling(base, new, on),
-        rules=verdicts(base, new, comparable=not different),
+        rules=verdicts(base, new, summed, comparable=not different),
         operators=operators(base, new, on, least) if span else (),
         judgment=judgment,
         operator_calls=operator_calls(base, new, on, whole_ns, threshold_percent) if span and not different else (),

@@ -14,7 +14,11 @@ from .steps import FASTER, SLOWER
 from .verdicts import BROKEN, MENDED
 
 CHANGED: Final = {GROWN: "grew", SHRUNK: "shrank", ADDED: "came up", VANISHED: "vanished"}
-_VERDICTS: Final = {BROKEN: "an issue that was not there", MENDED: "no issue any more"}
+_VERDICTS: Final = {BROKEN: "finds an issue that was not there", MENDED: "finds no issue any more"}
+_UNSURE: Final = {
+    BROKEN: "is above its threshold now, but its time did not change beyond noise and threshold",
+    MENDED: "is below its threshold now, but its time did not change beyond noise and threshold",
+}
 
 
 def per(on: Basis) -> str:
@@ -40,7 +44,8 @@ def changes(compared: Comparison) -> Iterator[Change]:
         yield Change(0, "gpu memory", memory.name, memory.state, None, text)
     for rule in compared.rules:
         if rule.outcome in _VERDICTS:
-            text = f"{rule.rule} finds {_VERDICTS[rule.outcome]}. {rule.new_finding or ''}".strip()
+            words = (_UNSURE if rule.measure_same else _VERDICTS)[rule.outcome]
+            text = f"{rule.rule} {words}. {rule.new_finding or ''}".strip()
             yield Change(0, "verdict", rule.rule, rule.outcome, None, text)
 
 

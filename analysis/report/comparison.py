@@ -285,7 +285,8 @@ class Sampling:
 class VerdictChange:
     """One rule in both runs. ``outcome``: mended (the issue is gone), broken (a new issue), same, or other (one of the verdicts is
     missing, NotEvaluated or Error). ``parameters_differ``: the rule ran with other values, so that verdicts do not compare. ``informs``:
-    the rule reports figures and never finds an issue."""
+    the rule reports figures and never finds an issue. ``measure_same``: the verdict changed, but the ``state`` of the part of the
+    time that the rule measures is same."""
 
     rule: str
     base: str | None
@@ -295,6 +296,7 @@ class VerdictChange:
     new_finding: str | None
     parameters_differ: bool
     informs: bool = False
+    measure_same: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ def steps(comparison: Comparison) -> Section:
         rows.append((f"{name}, steps", base.count, new.count, words.number))
         rows += [(f"{name}, {label}", getattr(base, field), getattr(new, field), words.time) for label, field in _QUANTILES]
     lead = say("{}", words.with_minus_signs(f"{comparison.steps.text} {_test(comparison.steps)}"))
+    same = not comparison.different_programs
     blocks = (
         distributions("steps-distribution", comparison.steps),
         table(
@@ -42,8 +43,13 @@ def steps(comparison: Comparison) -> Section:
             Col("Figure", lambda row: row[0], kind="name"),
             Col("Base", lambda row: row[3](row[1]), kind="number"),
             Col("New", lambda row: row[3](row[2]), kind="number"),
-            Col("Effect", lambda row: words.effect(row[2] - row[1]) if row[3] is words.time else None, kind="number"),
-            Col("Change", lambda row: words.change(percent_of(row[2] - row[1], row[1])) if row[3] is words.time else None, kind="number"),
+            Col("Effect", lambda row: words.effect(row[2] - row[1]) if row[3] is words.time else None, kind="number", when=same),
+            Col(
+                "Change",
+                lambda row: words.change(percent_of(row[2] - row[1], row[1])) if row[3] is words.time else None,
+                kind="number",
+                when=same,
+            ),
             sortable=False,
             pdf_rows=14,
             note=_note(comparison.steps),

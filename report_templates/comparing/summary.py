@@ -11,7 +11,7 @@ from ...analysis.compare.programs import PROGRAM
 from ...analysis.compare.shares import GPU_TIME
 from ...analysis.report.comparison import Amount, Change, Comparison, PercentPair
 from ...analysis.report.run import Tile
-from ..blocks import Details, Only, Section, meaning_of, say
+from ..blocks import Section, meaning_of, say
 from ..blocks.tables import Cell, Col, Table, table
 from ..text.formats import capitalized, duration, percent, signed_percent
 from . import words
@@ -36,12 +36,10 @@ def summary(comparison: Comparison) -> Section:
         for row in comparison.differences
         if row.limits and row.name != PROGRAM
     ]
-    changes = _changes(comparison)
-    if comparison.different_programs and changes is not None:
-        differences = Details(f"Times, kernels, and copies that differ: {len(changes.rows)}", (changes,))
-        section.add(_comparable(comparison), Only("html", differences))
+    if comparison.different_programs:
+        section.add(_comparable(comparison))
     else:
-        section.add(changes, _rules(comparison))
+        section.add(_changes(comparison), _rules(comparison))
     return section
 
 
@@ -68,7 +66,7 @@ def _changes(comparison: Comparison) -> Table | None:
 
     return table(
         "summary-changes",
-        " ".join(f"Largest {'differences' if comparison.different_programs else 'changes'} {words.per(comparison.basis)}".split()),
+        f"Largest changes {words.per(comparison.basis)}".strip(),
         changes,
         Col("Change", lambda change: dataclasses.replace(words.state(change.state), link=_AREAS[change.area])),
         Col("Effect", effect, kind="number"),
@@ -101,10 +99,10 @@ def _rules(comparison: Comparison) -> Table | None:
 
 def _tiles(comparison: Comparison) -> list[Tile]:
     tiles = [tile] if (tile := _time(comparison)) else []
-    tiles += [_tile(part, part.name, words.per(comparison.basis)) for part in comparison.parts if part.base_ns or part.new_ns]
+    tiles += [_tile(comparison, part, words.per(comparison.basis)) for part in comparison.parts if part.base_ns or part.new_ns]
     if not comparison.parts:
         largest = sorted(comparison.host_parts, key=lambda part: -max(part.base_ns, part.new_ns))[:4]
-        tiles += [_tile(part, host_name(part.name), "per step") for part in largest]
+        tiles += [_tile(comparison, part, "per step") for part in largest]
     if comparison.different_programs:  # a change in percent would be read as faster or slower
         shares = {pair.name: pair for pair in comparison.percentages if pair.of == GPU_TIME}
         return [_of_different_programs(tile, shares.get(tile.key)) for tile in tiles]
@@ -132,6 +130,8 @@ def _time(comparison: Comparison) -> Tile | None:
     value, details = words.ratio(base_ns, new_ns), [f"{duration(base_ns)} → {duration(new_ns)}"]
     if judgment is not None and judgment.low_percent is not None and judgment.high_percent is not None:
         details.append(f"{signed_percent(judgment.low_percent)} to {signed_percent(judgment.high_percent)}")
+    if judgment is not None and judgment.state == "same" and (judgment.low_percent or 0.0) <= 0 <= (judgment.high_percent or 0.0):
+        value = "no change"
     if judgment is not None and judgment.evidence is None:
         value, details = _UNDECIDED, [f"{details[0]} ({value})", "too few steps"]
     elif steps is not None:
@@ -148,7 +148,7 @@ def _name(comparison: Comparison) -> str:
     return "GPU time per step" if comparison.steps is not None and comparison.steps.measure == "device" else "step time"
 
 
-def _tile(part: Amount, name: str, per: str) -> Tile:
+def _tile(comparison: Comparison, part: Amount, per: str) -> Tile:
     """Show every change of the part, and why it does not count if it does not."""
     value = words.ratio(part.base_ns, part.new_ns) if part.base_ns else words.signed(part.effect_ns)
     detail = f"{duration(part.base_ns)} → {duration(part.new_ns)}"
@@ -157,5 +157,8 @@ def _tile(part: Amount, name: str, per: str) -> Tile:
     elif part.state == "same" and round(part.effect_ns) == 0:
         value = "no change"
     elif part.state == "same":
-        detail += f", {words.amount_state(part).text.removeprefix('≈ ')}"
-    return Tile(part.name, f"{name} {per}", value, detail, "time")
+        bound = words.amount_state(part, words.least(comparison)).text.removeprefix("≈ ")
+        if words.in_noise(part):
+            value, bound = "no change", f"{value}, {bound}"
+        detail += f", {bound}"
+    return Tile(part.name, f"{host_name(part.name)} {per}", value, detail, "time")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from ...analysis.report.comparison import Comparison, Measure, MemoryChange, VerdictChange
@@ -30,6 +31,11 @@ _DEFINITIONS: Final = (
         "Where the effect is at least the threshold, in percent of a step. The span, idle time and communication must also change by their"
         " noise: 2.58 standard errors of the mean step, or less if the shift of the steps is more certain. With fewer than five times from"
         " step to step they are undecided.",
+    ),
+    (
+        "Within ±",
+        "The effect is smaller than its noise: the spread of the steps causes such a change in more than 1 of 100 comparisons of equal"
+        " runs. With more steps, the noise is smaller.",
     ),
     (
         "Kernels",
@@ -85,6 +91,8 @@ def precision(comparison: Comparison) -> Section:
         return Section("precision", "Precision", say("No matrix kernels in both runs."))
     changes = ", ".join(f"{row.name} from {percent(row.base_percent)} to {percent(row.new_percent)}" for row in rows if row.state != "same")
     lead = say("{} of the time in matrix kernels.", changes) if changes else say("The matrix work runs in the same precision as before.")
+    if comparison.different_programs:
+        lead = say("Shares of the time in matrix kernels, of different work.")
     pairs = [Pair(row.name, "computation" if row.name != "unknown" else "other", row.base_percent, row.new_percent, "") for row in rows]
     alt = "Matrix kernels by precision: " + ", ".join(
         f"{row.name} {percent(row.base_percent)} before and {percent(row.new_percent)} now" for row in rows
@@ -99,8 +107,10 @@ def precision(comparison: Comparison) -> Section:
         Col("Time, new", lambda row: row.new_percent, words.share),
         Col("Runs, base", lambda row: row.base_count_percent, words.share),
         Col("Runs, new", lambda row: row.new_count_percent, words.share),
-        words.VERDICT,
-        note="A share changed where those of time and of runs moved by at least five percentage points alike.",
+        words.verdict(comparison),
+        note=None
+        if comparison.different_programs
+        else "A share changed where those of time and of runs moved by at least five percentage points alike.",
     )
     figure = Figure("precision-shares", before_after(pairs, "%", ("base", "new")), alt, caption)
     return Section("precision", "Precision", lead, (figure, shares))
@@ -118,6 +128,8 @@ def memory(comparison: Comparison) -> Section:
     unit = words.per(comparison.basis)
     changes = ", ".join(f"{name(row)} {words.signed(row.effect_ns)}" for row in operations if row.state != "same")
     lead = f"Changed {unit}: {changes}." if changes else "No kind of copies changed."
+    if comparison.different_programs:
+        lead = f"Copies and memsets {unit} of both runs."
     if peak is not None:
         lead += f" Highest sample of GPU memory: {percent(peak.base)} before, {percent(peak.new)} now."
     copies = words.changes_table(
@@ -125,8 +137,8 @@ def memory(comparison: Comparison) -> Section:
         f"Copies and memsets {unit}",
         words.worst_first(operations),
         Col("Kind", lambda row: Cell(name(row)), kind="name"),
-        *words.amount_columns(operations, lambda _: "memory"),
-        words.VERDICT,
+        *words.amount_columns(comparison, operations, lambda _: "memory"),
+        words.verdict(comparison),
         Col("Count, base", lambda row: row.base_count, words.number),
         Col("Count, new", lambda row: row.new_count, words.number),
         Col("Bytes, base", lambda row: row.base_bytes, words.known(size), html_only=True),
@@ -160,18 +172,18 @@ def launches(comparison: Comparison) -> Section:
         Col("Figure", lambda row: Cell(row.name), kind="name"),
         Col("Base", lambda row: Cell(write(row, row.base)), kind="number"),
         Col("New", lambda row: Cell(write(row, row.new)), kind="number"),
-        Col("Change", lambda row: row.change_percent, words.change),
-        words.VERDICT,
+        Col("Change", lambda row: row.change_percent, words.change, when=not comparison.different_programs),
+        words.verdict(comparison),
         sortable=False,
-        note="These have no known spread: the verdict follows from the threshold alone.",
+        note=None if comparison.different_programs else "These have no known spread: the verdict follows from the threshold alone.",
     )
     gaps = words.changes_table(
         "launches-idle",
         f"Gaps before the work of the streams {unit}, by cause",
         words.worst_first(comparison.idle),
         Col("Cause", lambda row: Cell(row.name), kind="name"),
-        *words.amount_columns(comparison.idle, lambda _: "idle"),
-        words.VERDICT,
+        *words.amount_columns(comparison, comparison.idle, lambda _: "idle"),
+        words.verdict(comparison, words.least(comparison)),
         sortable=False,
         note="Streams of a device count each. Host wait: the launch ended after the work before it on the stream did.",
     )
@@ -209,15 +221,22 @@ def verdicts(comparison: Comparison) -> Section:
     """Make "Rules": the verdicts of both runs."""
     if not comparison.rules:
         return Section("verdicts", "All rules", say("No rule ran for either run."))
-    broken, fixed = (", ".join(row.rule for row in comparison.rules if row.outcome == outcome) for outcome in ("broken", "mended"))
-    sentences = [f"New issues: {broken}."] if broken else []
-    sentences += [f"Fixed: {fixed}."] if fixed else []
+
+    def listed(outcomes: Sequence[str], *, unsure: bool = False) -> str:
+        return ", ".join(row.rule for row in comparison.rules if row.outcome in outcomes and row.measure_same == unsure)
+
+    names = {
+        "New issues": listed(["broken"]),
+        "Fixed": listed(["mended"]),
+        "Across their thresholds, although their time did not change beyond noise and threshold": listed(MOVED, unsure=True),
+    }
+    sentences = [f"{label}: {rules}." for label, rules in names.items() if rules]
     rows = table(
         "verdicts-table",
         "Verdicts of both runs",
         sorted(comparison.rules, key=lambda rule: _ORDER.index(rule.outcome)),
         *rule_columns(every=True),
-        pdf_rows=30,
+        pdf_rows=len(comparison.rules),
     )
     return Section("verdicts", "All rules", say("{}", " ".join(sentences) or "No rule went from passed to issue, or back."), [rows])
 
@@ -250,13 +269,26 @@ def _outcome(change: VerdictChange) -> Cell:
         return Cell("– other parameters", mark="v-none")
     if change.outcome == "other":
         return Cell("– not comparable", mark="v-none")
+    if change.measure_same:
+        side = "below" if change.outcome == "mended" else "above"
+        return Cell(f"≈ {side} its threshold now", mark="v-none")
     return Cell("= same", mark="v-none") if change.outcome == "same" else words.state(change.outcome)
 
 
 def reading(comparison: Comparison) -> Section:
     """Make "How to read this": the conditions for a change."""
     lead = say("A change is beyond the spread of both runs and at least the threshold of {}.", threshold_text(comparison.threshold_percent))
-    definitions = list(_DEFINITIONS)
+    if comparison.different_programs:
+        lead = say("The runs execute different programs: their times are next to each other, and no difference counts as a change.")
+        return Section("reading", "How to read this", lead, [Texts("definitions", [_DEFINITIONS[-1]])])
+    definitions = [
+        *_DEFINITIONS,
+        (
+            "Below the threshold",
+            f"The effect on a part is smaller than {words.least(comparison)}, however large"
+            " it is in percent of the part. Other tables: the threshold in percent of the row.",
+        ),
+    ]
     if comparison.basis.unit == "second" and comparison.whole is not None:
         definitions.append(("Per second", f"Times are divided by seconds of the GPUs' span, because: {comparison.basis.why}."))
     return Section("reading", "How to read this", lead, [Texts("definitions", definitions)])

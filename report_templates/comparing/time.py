@@ -20,7 +20,7 @@ def time(comparison: Comparison) -> Section:
     if comparison.whole is None and not comparison.host_parts:
         return Section("time", "Parts of the time", say("No GPU activity in both runs: their time cannot be divided."))
     if comparison.whole is None:
-        lead = say("The average step on the host. {}.", _changes(comparison.host_parts))
+        lead = say("The average step on the host.{}", _changes(comparison, comparison.host_parts))
         return Section("time", "Parts of the time", lead, on_the_host)
     span = f"{duration(comparison.whole.base_ns)} before, {duration(comparison.whole.new_ns)} now"
     basis, unit = comparison.basis, words.per(comparison.basis)
@@ -29,12 +29,12 @@ def time(comparison: Comparison) -> Section:
         over = f"{plural(round(basis.base), 'step')} of a process in base, {plural(round(basis.new), 'step')} in new"
     elif basis.unit == "range":
         over = f"{plural(round(basis.base), 'range')} in base, {plural(round(basis.new), 'range')} in new"
-    changes = _changes(comparison.parts)
-    lead = say("A GPU's span {}: {}. {}.", unit, span, changes)
+    changes = _changes(comparison, comparison.parts)
+    lead = say("A GPU's span {} (mean): {}.{}", unit, span, changes)
     if basis.unit == "second":
-        lead = say("Times are divided by the span of the GPUs, not by steps ({}). {}.", basis.why, changes)
+        lead = say("Times are divided by the span of the GPUs, not by steps ({}).{}", basis.why, changes)
     elif basis.unit == "work":
-        lead = say("Times are for the same work, by the counts of the {} of both runs. {}.", basis.name, changes)
+        lead = say("Times are for the same work, by the counts of the {} of both runs.{}", basis.name, changes)
     parts = words.worst_first(filter(_any, comparison.parts))
     rows = (*parts, *([comparison.whole] if basis.unit != "second" else []), *filter(_any, comparison.within))
     blocks = (
@@ -43,7 +43,7 @@ def time(comparison: Comparison) -> Section:
             "time-table",
             f"Parts of the time {unit}",
             rows,
-            *_columns(rows),
+            *_columns(comparison, rows),
             sortable=False,
             note="Computation, idle and exposed times add up to the span. Communication and memory operations include the time that"
             f" computation hides. Over {over}.",
@@ -59,15 +59,18 @@ def _any(part: Amount) -> bool:
     return max(part.base_ns, part.new_ns) > 0
 
 
-def _columns(parts: Sequence[Amount]) -> tuple[Col[Amount], ...]:
+def _columns(comparison: Comparison, parts: Sequence[Amount]) -> tuple[Col[Amount], ...]:
     return (
         Col("Part", lambda part: host_name(part.name), kind="name"),
-        *words.amount_columns(parts, lambda part: words.meaning(part.name)),
-        words.VERDICT,
+        *words.amount_columns(comparison, parts, lambda part: words.meaning(part.name)),
+        words.verdict(comparison, words.least(comparison)),
     )
 
 
-def _changes(parts: Sequence[Amount]) -> str:
+def _changes(comparison: Comparison, parts: Sequence[Amount]) -> str:
+    """Word the parts that changed, with a space before; empty for different programs."""
+    if comparison.different_programs:
+        return ""
     ordered = words.worst_first(parts)
 
     def listed(states: Callable[[str], bool]) -> str:
@@ -76,7 +79,7 @@ def _changes(parts: Sequence[Amount]) -> str:
     moved, undecided = listed(lambda state: state not in ("same", "undecided")), listed(lambda state: state == "undecided")
     sentences = [f"Changed: {moved}"] if moved else []
     sentences += [f"Too few steps to tell: {undecided}"] if undecided else []
-    return ". ".join(sentences) or "No part changed beyond spread and threshold"
+    return f" {'. '.join(sentences) or 'No part changed beyond spread and threshold'}."
 
 
 def _host_table(comparison: Comparison) -> Table | None:
@@ -84,7 +87,7 @@ def _host_table(comparison: Comparison) -> Table | None:
         "time-host",
         "Parts of the average step",
         words.worst_first(comparison.host_parts),
-        *_columns(comparison.host_parts),
+        *_columns(comparison, comparison.host_parts),
         sortable=False,
         note="Each class counts only the time that the classes before it leave.",
     )
@@ -93,7 +96,8 @@ def _host_table(comparison: Comparison) -> Table | None:
 def parts_figure(id: str, comparison: Comparison) -> Figure | None:
     """Draw the parts of the devices' time in both runs."""
     unit, parts = words.per(comparison.basis), [part for part in comparison.parts if _any(part)]
-    caption = say("Time {} of a GPU. Above, lighter: base; below: new, with the change. The parts add up to the span of the GPUs.", unit)
+    change = "" if comparison.different_programs else ", with the change"
+    caption = say("Time {} of a GPU. Above, lighter: base; below: new{}. The parts add up to the span of the GPUs.", unit, change)
     return _figure(id, parts, f"Time {unit}", caption, changes=not comparison.different_programs)
 
 

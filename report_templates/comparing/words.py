@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
-from ...analysis.report.comparison import Basis
+from ...analysis.report.comparison import Basis, Comparison
 from ...analysis.toolkit import wording
 from ..blocks.tables import Cell, Col, Table, table
 from ..figures.donut import Sector
-from ..text.formats import UNKNOWN, duration, glued, percent, plural, signed_percent
+from ..text.formats import UNKNOWN, duration, glued, percent, plural, signed_percent, threshold_text
 
 T = TypeVar("T", bound=Any)
 
@@ -45,13 +45,24 @@ def state_within_spread(name: str, *, large: bool) -> Cell:
     return Cell("≈ in the spread", mark="v-none", sort=_ORDER.index(name)) if name == "same" and large else state(name)
 
 
-def amount_state(row: Any) -> Cell:
+def in_noise(row: Any) -> bool:
+    """Return whether the effect is smaller than its known noise."""
+    return getattr(row, "noise_ns", None) is not None and abs(row.effect_ns) < row.noise_ns
+
+
+def least(comparison: Comparison) -> str:
+    """Word the smallest effect on a part of the time that is a change: "3% of a step"."""
+    base = {"step": "a step", "range": "a range"}.get(comparison.basis.unit, "the GPU time")
+    return f"{threshold_text(comparison.threshold_percent)} of {base}"
+
+
+def amount_state(row: Any, least: str = "the threshold") -> Cell:
     """Write the state of an amount; a change that is not a finding has its reason."""
     if row.state != "same" or not getattr(row, "effect_ns", 0):
         return state(row.state)
-    if getattr(row, "noise_ns", None) is not None and abs(row.effect_ns) < row.noise_ns:
+    if in_noise(row):
         return Cell(f"≈ within ±{duration(row.noise_ns)}", mark="v-none", sort=_ORDER.index("same"))
-    return Cell("≈ below the threshold", mark="v-none", sort=_ORDER.index("same"))
+    return Cell(f"≈ below {least}", mark="v-none", sort=_ORDER.index("same"))
 
 
 def change(value: float | None) -> Cell:
@@ -138,15 +149,20 @@ def worst_first(rows: Iterable[T]) -> list[T]:
     return sorted(rows, key=lambda row: -abs(row.effect_ns))
 
 
-def amount_columns(rows: Iterable[Any], meaning: Callable[[Any], str]) -> tuple[Col[Any], ...]:
+def amount_columns(comparison: Comparison, rows: Iterable[Any], meaning: Callable[[Any], str]) -> tuple[Col[Any], ...]:
     """Make the columns of a time in both runs. ``meaning``: of the bar of a row."""
     bar = effect_bar(row.effect_ns for row in rows)
     return (
         Col("Base", lambda row: row.base_ns, time),
         Col("New", lambda row: row.new_ns, time),
         Col("Effect", lambda row: bar(row.effect_ns, meaning(row)), kind="number"),
-        Col("Change", lambda row: row.change_percent, change),
+        Col("Change", lambda row: row.change_percent, change, when=not comparison.different_programs),
     )
+
+
+def verdict(comparison: Comparison, least: str = "the threshold") -> Col[Any]:
+    """Make the column of states; different programs have none."""
+    return Col("Verdict", lambda row: amount_state(row, least), when=not comparison.different_programs)
 
 
 def changes_table(
@@ -157,6 +173,3 @@ def changes_table(
     if left := len(rows) - len(kept):
         note = f"{plural(left, 'other')} unchanged. {note}".strip()
     return table(id, caption, kept[:most], *columns, note=note or None, **flags)
-
-
-VERDICT: Final[Col[Any]] = Col("Verdict", lambda row: amount_state(row))

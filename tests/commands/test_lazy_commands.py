@@ -70,3 +70,9 @@ def test_a_misspelled_command_is_answered_with_the_nearest() -> None:
     done = CliRunner().invoke(main, ["reprot"])
     assert done.exit_code == 2
     assert "No such command 'reprot'. Did you mean 'report'?" in done.output
+
+
+def test_a_command_of_a_group_is_answered_with_its_group() -> None:
+    done = CliRunner().invoke(main, ["explain", "HostBound"])
+    assert done.exit_code == 2
+    assert "No such command 'explain'. Did you mean 'rules explain'?" in done.output

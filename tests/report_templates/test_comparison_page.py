@@ -222,6 +222,28 @@ def test_rules_have_the_verdicts_of_the_reports(rich_made: Comparison) -> None:
     assert [change.informs for change in compare(report, report, generator=GENERATOR).rules] == [True]
 
 
+@pytest.mark.parametrize(("different", "sizes"), [(True, {"value words"}), (False, {"value"})])
+def test_the_values_of_the_tiles_have_one_size(rich_made: Comparison, different: bool, sizes: set[str]) -> None:
+    text = pages(dataclasses.replace(rich_made, different_programs=different), "pdf")
+    assert {*re.findall(r'class="(value[^"]*)"', text)} == sizes
+
+
+def test_the_threshold_of_a_part_is_a_share_of_a_step(rich_made: Comparison) -> None:
+    part = Amount("computation", 1e6, 0.5e6, -0.5e6, -50.0, "same")
+    comparison = dataclasses.replace(rich_made, basis=Basis("step", 10.0, 10.0, None), parts=(part,), threshold_percent=3.0)
+    assert words.amount_state(part, words.least(comparison)).text == "≈ below 3% of a step"
+    text = Reading(pages(comparison, "html")).text
+    assert "≈ below 3% of a step" in text
+    assert "1.00\xa0ms → 500\xa0µs, below 3% of a step" in text
+    assert "The effect on a part is smaller than 3% of a step" in text
+
+
+def test_the_pdf_lists_all_rules(rich_made: Comparison) -> None:
+    rules = tuple(VerdictChange(f"Rule{i}", "NoIssuesFound", "NoIssuesFound", "same", None, None, False) for i in range(31))
+    read = Reading(pages(dataclasses.replace(rich_made, rules=rules), "pdf"))
+    assert all(rule.rule in read.text for rule in rules)
+
+
 def test_runs_of_one_name_are_told_by_what_was_given(rich_made: Comparison) -> None:
     assert run_names(rich_made).endswith(": a → b")
     same = dataclasses.replace(rich_made, new=dataclasses.replace(rich_made.new, name="other"))

@@ -131,6 +131,14 @@ def test_reports_that_are_none(tmp_path: Path, folder: Path) -> None:
         assert (result.exit_code, message in result.output) == (4, True), (name, result.output)
 
 
+@pytest.mark.parametrize("name", ["", "comparison.json", "comparison.pdf"])
+def test_a_comparison_cannot_be_attached(tmp_path: Path, name: str) -> None:
+    (tmp_path / "comparison.json").write_text("{}")
+    result = run(tmp_path / name, "--to", "redmine:1", "--dry-run")
+    assert result.exit_code == 4
+    assert f"{tmp_path / name} is a comparison; only reports can be attached. Attach the report of the new run" in result.output
+
+
 def test_the_pdf_alone_is_enough(tmp_path: Path) -> None:
     data = json.dumps(report_json()).encode()
     packed = zlib.compress(data)

@@ -24,6 +24,7 @@ from postrun.analysis.report import (
     MetricUsage,
     Process,
     Report,
+    RuleResult,
     Run,
     Series,
     Source,
@@ -35,6 +36,8 @@ from postrun.analysis.report.comparison import Comparison
 from postrun.analysis.report.load import is_report, report_of
 from postrun.analysis.report.rows import Share
 from postrun.ingest.store import Store
+from postrun.report_templates.comparing import tables
+from postrun.report_templates.comparing.summary import summary
 from postrun.report_templates.output.comparison_page import pages
 
 MS = 1_000_000
@@ -222,6 +225,33 @@ def test_no_time_changes_by_less_than_its_noise(empty: Report, long_ms: float, e
     loading = next(part for part in comparison.host_parts if part.name == "data_loader")
     assert (loading.state, loading.noise_ns == waits[1].noise_ns) == (state, state == "grown")
     assert {change.name for change in comparison.changes} == {"step time", *(("idle", "data loading") if state == "grown" else ())}
+
+
+@pytest.mark.parametrize(("communication_ms", "same"), [(5.0, True), (50.0, False)])
+def test_a_rule_whose_time_did_not_change_is_not_fixed(empty: Report, communication_ms: float, same: bool) -> None:
+    # Steps of 80 to 120 ms: the noise is 2.58 √(2 · 1000/3 / 3 / 8) ms, about 31 ms, above the threshold of 3 ms and the effect of 5 ms.
+    lengths = [80.0, 120.0] * 4
+
+    def run(ms: float, verdict: str) -> Report:
+        rules = (
+            RuleResult(
+                rule="ExposedCommunication", category="trace", verdict=verdict, reason=None, capture=None, triggered=0, violations=0,
+                datapoints=0, windows=0, windows_triggered=0, first_ns=None, last_ns=None, parameters={}, changed_parameters={},
+                parameter_table=(), details={}, finding=None, recommendation=None, checks="", condition="", advice="",
+            ),
+        )  # fmt: skip
+        return with_(empty, lengths=lengths, time_breakdown=(device(800, 0, 8 * ms),), rules=rules)
+
+    comparison = compared(run(10 + communication_ms, "IssuesFound"), run(10, "NoIssuesFound"))
+    (rule,) = comparison.rules
+    assert (rule.outcome, rule.measure_same) == ("mended", same)
+    (change,) = [one for one in comparison.changes if one.area == "verdict"]
+    assert change.text.startswith(f"ExposedCommunication {'is below its threshold now, but its time did not' if same else 'finds no'}")
+    cells = tables.verdicts(comparison).tables["table"].rows[0]
+    assert cells[3].text == ("≈ below its threshold now" if same else "✓ fixed")
+    tile = next(tile for tile in summary(comparison).facts["tiles"] if tile.key == "exposed communication")
+    assert tile.value == ("no change" if same else "−83.3%")
+    assert ("15.0\u00a0ms → 10.0\u00a0ms, −33.3%, within ±" in tile.detail) == same
 
 
 def test_communication_of_the_average_step_has_the_noise_of_its_gpu_time(empty: Report) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 from collections.abc import Mapping, Sequence
 
 import pytest
@@ -135,7 +136,7 @@ def test_no_page_claims_that_a_different_program_is_faster(unrelated: Comparison
     assert tiles == [("100 ms → 40.0 ms", "different programs"), ("100% → 100%", "of GPU time; 100\u00a0ms → 40.0\u00a0ms")]
 
 
-def test_percentages_come_before_the_folded_lists_of_different_programs(unrelated: Comparison) -> None:
+def test_percentages_replace_the_changes_of_different_programs(unrelated: Comparison) -> None:
     idle = Amount("idle", 10.0, 30.0, 20.0, 200.0, "grown")
     parts = (
         dataclasses.replace(idle, name="computation", base_ns=90.0, new_ns=30.0),
@@ -153,6 +154,17 @@ def test_percentages_come_before_the_folded_lists_of_different_programs(unrelate
     ]
     assert [pair.name for pair in unrelated.percentages] == ["computation"]
     text = pages(unrelated, "html").partition("<main")[2]
-    first, _, rest = text.partition("Times, kernels, and copies that differ: ")
-    assert ("summary-comparable" in first, "summary-changes" in first, "summary-changes" in rest) == (True, False, True)
-    assert "summary-changes" not in pages(unrelated, "pdf").partition("<main")[2]
+    assert ("summary-comparable" in text, "summary-changes" in text) == (True, False)
+
+
+@pytest.mark.parametrize("target", ["html", "pdf"])
+def test_no_difference_of_different_programs_is_a_change(unrelated: Comparison, target: str) -> None:
+    assert {"added", "vanished"} <= {kernel.state for kernel in unrelated.kernels}
+    (part, *parts), (step, *_) = unrelated.parts, unrelated.host_parts or unrelated.parts
+    shrunk, undecided = (dataclasses.replace(part, state=state) for state in ("shrunk", "undecided"))
+    comparison = dataclasses.replace(unrelated, parts=(shrunk, undecided, *parts), host_parts=(dataclasses.replace(step, state="same"),))
+    text = pages(comparison, target).partition("<main")[2]
+    for word in ("Verdict<", "grew", "shrank", "added", "vanished", "undecided", "≈", "Changed", "Too few steps", "Change<"):
+        assert word not in text
+    assert "A GPU's span per step (mean): 100\u00a0ms before" in html.unescape(text)
+    assert "Of 3\u00a0kernels 1 run in both programs." in text

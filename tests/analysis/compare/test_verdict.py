@@ -141,13 +141,13 @@ def test_steps_that_vary_too_much_prove_nothing() -> None:
     assert comparison.headline == "No verdict: the steps vary too much (90.0 ms → 95.0 ms, 99% interval -50.0% to +121.4%)."
 
 
-def test_a_third_more_exposed_communication_is_not_no_change() -> None:
-    # 6 ms and 8 ms of 1000 ms, each in 10 steps of 100: below the threshold of 3% of a step, but a change.
+def test_a_change_within_the_noise_is_no_change_with_its_size() -> None:
+    # 6 ms and 8 ms of 1000 ms, each in 10 steps of 100: 0.2 ms, within 2.58 standard errors of the mean step.
     lengths = [100.0 + number % 3 for number in range(10)]
     comparison, verdict = judged(report(sum(lengths), 6, 500, steps=lengths), report(sum(lengths), 8, 500, steps=lengths))
     assert (verdict.state, verdict.percent) == ("same", 0.0)
     value, detail = tile(comparison, "exposed communication")
-    assert "+33" in value
-    assert detail.startswith("600 µs → 800 µs, ")
+    assert value == "no change"
+    assert detail.startswith("600 µs → 800 µs, +33.3%, within ±")
     assert tile(comparison, "computation")[0] == "no change"
-    assert tile(comparison, "time") == ("0%", "101 ms → 101 ms, −1.0% to +1.0%, p95 0%")
+    assert tile(comparison, "time") == ("no change", "101 ms → 101 ms, −1.0% to +1.0%, p95 0%")
