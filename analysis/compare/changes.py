@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from ..report.comparison import Amount, Basis, Change, Comparison, KernelChange
+from ..report.comparison import Amount, Basis, Change, Comparison, KernelChange, MemoryChange
 from ..steps.ranges import LOADING
 from ..toolkit import wording
 from .basis import ADDED, GROWN, SAME, SHRUNK, UNDECIDED, VANISHED
@@ -15,6 +15,7 @@ from .verdicts import BROKEN, MENDED
 
 CHANGED: Final = {GROWN: "grew", SHRUNK: "shrank", ADDED: "came up", VANISHED: "vanished"}
 _VERDICTS: Final = {BROKEN: "finds an issue that was not there", MENDED: "finds no issue any more"}
+_ALIKE: Final = 0.5  # of the larger effect, from which two changes have one cause
 _UNSURE: Final = {
     BROKEN: "is above its threshold now, but its time did not change beyond noise and threshold",
     MENDED: "is below its threshold now, but its time did not change beyond noise and threshold",
@@ -50,13 +51,34 @@ def changes(compared: Comparison) -> Iterator[Change]:
 
 
 def _part_changes(compared: Comparison) -> Iterator[Change]:
+    causes = _causes(compared)
     for part in filter(decided, compared.parts):
-        text = _of_amount(part.name.capitalize(), part, per(compared.basis))
+        name, effect_ns = causes.get(part.name, ("", 0.0))
+        contents = f", including {name}" if _alike(part.effect_ns, effect_ns) else ""
+        text = _of_amount(part.name.capitalize(), part, per(compared.basis), contents)
         yield Change(0, "part", part.name, part.state, part.effect_ns, text)
     for part in filter(decided, host_parts_alone(compared)):
         name = host_name(part.name)
         area = "data loading" if part.name == LOADING else "host part"
         yield Change(0, area, name, part.state, part.effect_ns, _of_amount(wording.capitalized(name), part, "a step"))
+
+
+def _causes(compared: Comparison) -> dict[str, tuple[str, float]]:
+    """Return changes that parts can contain: part -> name and effect in ns."""
+    causes = {}
+    loading = next((part for part in compared.host_parts if part.name == LOADING and decided(part)), None)
+    if loading is not None:
+        causes["idle"] = "the wait for data", loading.effect_ns
+    copies = [copy for copy in compared.memory_operations if copy.state != SAME]
+    if copies:
+        most = max(copies, key=lambda copy: abs(copy.effect_ns))
+        causes["exposed memory operations"] = _copy_label(most), most.effect_ns
+    return causes
+
+
+def _alike(first_ns: float, second_ns: float) -> bool:
+    """Test for one direction and a ratio of at least ``_ALIKE``."""
+    return first_ns * second_ns > 0 and _ALIKE * max(abs(first_ns), abs(second_ns)) <= min(abs(first_ns), abs(second_ns))
 
 
 def host_parts_alone(compared: Comparison) -> list[Amount]:
@@ -68,12 +90,13 @@ def decided(part: Amount) -> bool:
     return part.state not in (SAME, UNDECIDED)
 
 
-def _of_amount(name: str, part: Amount, unit: str) -> str:
+def _of_amount(name: str, part: Amount, unit: str, contents: str = "") -> str:
     if part.state in (ADDED, VANISHED):
         here, there = ("now", "before") if part.state == ADDED else ("before", "now")
         return f"{name}: {wording.duration(max(part.base_ns, part.new_ns))} {unit} {here}, none {there}."
     effect, before, after = (wording.duration(ns) for ns in (abs(part.effect_ns), part.base_ns, part.new_ns))
-    return f"{name} {CHANGED[part.state]} by {effect} {unit}, from {before} to {after} ({wording.change(part.base_ns, part.new_ns)})."
+    change = wording.change(part.base_ns, part.new_ns)
+    return f"{name} {CHANGED[part.state]} by {effect} {unit}, from {before} to {after} ({change}){contents}."
 
 
 def _kernel_changes(compared: Comparison) -> Iterator[Change]:
@@ -107,7 +130,11 @@ def _runs(count: float) -> str:
 def _copy_changes(compared: Comparison) -> Iterator[Change]:
     for copy in compared.memory_operations:
         if copy.state != SAME:
-            name = f"{copy.kind} {copy.memory}" if copy.memory else copy.kind
-            label = f"{name} {'copies' if copy.kind != 'Memset' else 'operations'}"
-            amount = Amount(name, copy.base_ns, copy.new_ns, copy.effect_ns, copy.change_percent, copy.state)
+            label = _copy_label(copy)
+            amount = Amount(label, copy.base_ns, copy.new_ns, copy.effect_ns, copy.change_percent, copy.state)
             yield Change(0, "memory operation", label, copy.state, copy.effect_ns, _of_amount(label, amount, per(compared.basis)))
+
+
+def _copy_label(copy: MemoryChange) -> str:
+    name = f"{copy.kind} {copy.memory}" if copy.memory else copy.kind
+    return f"{name} {'copies' if copy.kind != 'Memset' else 'operations'}"

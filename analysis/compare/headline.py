@@ -46,7 +46,8 @@ def _pace(verdict: Verdict, unit: str) -> str:
 def _times(verdict: Verdict) -> str:
     assert verdict.base_ns is not None
     assert verdict.new_ns is not None
-    return f"{wording.duration(verdict.base_ns)} → {wording.duration(verdict.new_ns)}"
+    mean = {STEPS: "median ", RANGES: "mean "}.get(verdict.evidence or "", "")
+    return f"{mean}{wording.duration(verdict.base_ns)} → {wording.duration(verdict.new_ns)}"
 
 
 def _unit(compared: Comparison) -> str:
@@ -80,7 +81,8 @@ def _undetermined(compared: Comparison) -> str:
         return f"No verdict: the {what} vary too much ({_times(verdict)}{_interval(verdict)})."
     if steps is not None:
         counts = f"{wording.count(steps.base.count)} and {wording.count(steps.new.count)}"
-        return f"No verdict: {counts} steps are too few ({wording.duration(steps.base.p50)} → {wording.duration(steps.new.p50)} per step)."
+        medians = f"median {wording.duration(steps.base.p50)} → {wording.duration(steps.new.p50)}"
+        return f"No verdict: {counts} steps are too few ({medians} per step)."
     return verdict.text
 
 
@@ -119,7 +121,8 @@ def _evidence(compared: Comparison) -> str:
     """Word how little the programs share, and the times of their steps."""
     text = evidence(compared.shared_names)
     if compared.steps is not None:
-        text += f" A step takes {wording.duration(compared.steps.base.p50)} in base and {wording.duration(compared.steps.new.p50)} in new."
+        base, new = (wording.duration(side.p50) for side in (compared.steps.base, compared.steps.new))
+        text += f" The median step takes {base} in base and {new} in new."
     return text
 
 

@@ -44,6 +44,7 @@ def _named(row: OperatorChange) -> str:
 def _table(comparison: Comparison) -> Table | None:
     modules = any(row.module or row.base_module for row in comparison.operator_calls)
     unit = words.per(comparison.basis)
+    calls = "Calls per step" if comparison.basis.unit == "step" else "Calls"
     bar = words.effect_bar(row.effect_ns for row in comparison.operator_calls)
     return words.changes_table(
         "operators-table",
@@ -52,12 +53,13 @@ def _table(comparison: Comparison) -> Table | None:
         Col("Operator", lambda row: word(row.operator, full=row.operator, limit=60), kind="name", code=True),
         Col("Module", _module, kind="name", code=True, when=modules),
         Col("Verdict", lambda row: Cell(", ".join(row.reasons) or "same", mark=_MARKS.get(row.state, "v-changed"))),
-        Col("Effect", lambda row: bar(row.effect_ns, "operator"), kind="number"),
-        Col("Change", lambda row: row.change_percent, words.change),
+        Col("Effect", lambda row: bar(row.effect_ns, "operator"), kind="number", html_only=True),
+        Col("Effect", lambda row: row.effect_ns, words.effect, pdf_only=True),
+        Col("Change", lambda row: row.change_percent, words.change, html_only=True),
         Col("Base", lambda row: row.base_ns if row.base_dims is not None else None, words.time),
         Col("New", lambda row: row.new_ns if row.new_dims is not None else None, words.time),
-        Col("Calls, base", lambda row: row.base_calls, words.number),
-        Col("Calls, new", lambda row: row.new_calls, words.number),
+        Col(f"{calls}, base", lambda row: row.base_calls, words.number),
+        Col(f"{calls}, new", lambda row: row.new_calls, words.number),
         Col("Inputs", lambda row: _change(row.base_dims, row.new_dims), limit=120, html_only=True),
         Col("Types", lambda row: _change(row.base_types, row.new_types), limit=60, html_only=True),
         Col("Kernels", _kernels, limit=160, html_only=True),

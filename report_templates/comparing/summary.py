@@ -30,6 +30,7 @@ _DIFFERENT: Final = "different programs"
 def summary(comparison: Comparison) -> Section:
     section = Section("summary", "Summary", say("{}", words.with_minus_signs(comparison.headline)))
     section.facts["further"] = words.with_minus_signs(comparison.details)
+    section.facts["sources"] = words.sources(comparison)
     section.facts["tiles"] = _tiles(comparison)
     section.facts["limits"] = [
         say("{}: {} before, {} now. {}.", capitalized(row.name), row.base, row.new, capitalized(row.limits))
@@ -142,10 +143,11 @@ def _time(comparison: Comparison) -> Tile | None:
 def _name(comparison: Comparison) -> str:
     evidence = comparison.judgment.evidence if comparison.judgment else None
     if evidence == "ranges":
-        return f"time per {comparison.basis.name}"
+        return f"mean time per {comparison.basis.name}"
     if evidence == "counts":
         return "GPU time for the same work"
-    return "GPU time per step" if comparison.steps is not None and comparison.steps.measure == "device" else "step time"
+    device = comparison.steps is not None and comparison.steps.measure == "device"
+    return "median GPU time per step" if device else "median step time"
 
 
 def _tile(comparison: Comparison, part: Amount, per: str) -> Tile:

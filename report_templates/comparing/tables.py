@@ -58,12 +58,14 @@ def alike(comparison: Comparison) -> Section:
         )
     else:
         lead = say("The reports show no difference between the runs apart from their measurements.")
+    sources = words.sources(comparison) or ("", "")
     runs = table(
         "alike-runs",
         "The runs",
-        (("base", comparison.base), ("new", comparison.new)),
+        (("base", comparison.base, sources[0]), ("new", comparison.new, sources[1])),
         Col("Side", lambda pair: pair[0], kind="name"),
         Col("Run", lambda pair: pair[1].name, limit=60),
+        Col("Source", lambda pair: pair[2], limit=60, when=any(sources), pdf_only=True),
         Col("Description", lambda pair: pair[1].subtitle),
         Col("Status", lambda pair: pair[1].status),
         Col("Read from", lambda pair: pair[1].given or pair[1].read_from, limit=80, html_only=True),

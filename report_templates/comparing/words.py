@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from pathlib import PurePath
 from typing import Any, Final, TypeVar
 
 from ...analysis.report.comparison import Basis, Comparison
@@ -133,6 +134,22 @@ def per(basis: Basis) -> str:
     if basis.unit == "work":
         return "for the same work, per second of base"
     return "per second of GPU time" if basis.base or basis.new else ""
+
+
+def sources(comparison: Comparison) -> tuple[str, str] | None:
+    """Return the ends of the paths of two runs that have equal names.
+
+    They begin with the first folder that differs. None if the names differ, or the paths are unknown or equal.
+    """
+    inputs = [side.given for side in (comparison.base, comparison.new) if side.given]
+    if comparison.base.name != comparison.new.name or len(inputs) < 2:
+        return None
+    paths = [PurePath(text) for text in inputs]
+    parts = [(path.parent if path.name == "report.json" else path).parts for path in paths]
+    last = min(len(names) for names in parts) - 1
+    common = next((i for i, (before, after) in enumerate(zip(*parts, strict=False)) if before != after), last)
+    base, new = ("/".join(names[common:]) for names in parts)
+    return (base, new) if base != new and base and new else None
 
 
 def with_minus_signs(sentence: str) -> str:

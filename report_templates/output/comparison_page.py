@@ -15,6 +15,7 @@ from ..comparing.steps import steps
 from ..comparing.summary import summary
 from ..comparing.tables import alike, launches, memory, precision, reading, utilization, verdicts
 from ..comparing.time import time
+from ..comparing.words import sources
 from ..text.glyphs import Printed
 from ..text.look import Look
 from .chapters import Plan, chapters
@@ -49,12 +50,11 @@ def _sections(comparison: Comparison) -> tuple[Section, tuple[Section, ...]]:
 
 def run_names(comparison: Comparison) -> str:
     """Return the names of both runs, or their paths if the names are equal."""
-    names = [comparison.base.name, comparison.new.name]
-    if names[0] != names[1]:
-        return " → ".join(names)
-    paths = [Path(side.given) if side.given else None for side in (comparison.base, comparison.new)]
-    shorter = [path.parent.name if path and path.name == "report.json" else path.name if path else "" for path in paths]
-    return f"{names[0]}: {' → '.join(shorter)}" if all(shorter) and shorter[0] != shorter[1] else names[0]
+    base, new = comparison.base.name, comparison.new.name
+    if base != new:
+        return f"{base} → {new}"
+    paths = sources(comparison)
+    return f"{base}: {' → '.join(paths)}" if paths else base
 
 
 def _filled(

@@ -118,7 +118,7 @@ def test_that_the_hardware_differs_is_said_first(comparison: Comparison) -> None
     assert (second.name, second.base, second.new) == ("world size", "2", "8")
     assert (third.name, third.base, third.new) == ("captured ranks", "rank 1 of 2", "rank 3 of 8")
     assert comparison.headline == (
-        "On different GPUs (V100 and A100) and ranks (2 and 8), the new run is 34.2% faster per step (117 ms → 76.8 ms), mostly from"
+        "On different GPUs (V100 and A100) and ranks (2 and 8), the new run is 34.2% faster per step (median 117 ms → 76.8 ms), mostly from"
         " computation (-38.5 ms)."
     )
     # Names of kernels follow the GPU, those of operators and modules do not.

@@ -15,10 +15,11 @@ import pytest
 from conftest import HOSTILE, MAKERS
 from postrun.analysis.compare.build import compare
 from postrun.analysis.report import Generator, Report
-from postrun.analysis.report.comparison import Amount, Basis, Comparison, VerdictChange
+from postrun.analysis.report.comparison import Amount, Basis, Comparison, OperatorChange, VerdictChange
 from postrun.errors import UsageError
 from postrun.report_templates.blocks.tables import Col
 from postrun.report_templates.comparing import tables, words
+from postrun.report_templates.comparing.operators import operators
 from postrun.report_templates.comparing.time import time
 from postrun.report_templates.figures.before_after import Pair, before_after
 from postrun.report_templates.output.comparison_page import SECTIONS, pages, render_comparison, run_names
@@ -248,6 +249,42 @@ def test_runs_of_one_name_are_told_by_what_was_given(rich_made: Comparison) -> N
     assert run_names(rich_made).endswith(": a → b")
     same = dataclasses.replace(rich_made, new=dataclasses.replace(rich_made.new, name="other"))
     assert run_names(same) == f"{rich_made.base.name} → other"
+
+
+@pytest.mark.parametrize(
+    ("inputs", "paths"),
+    [
+        (("/data/monday/run", "/data/tuesday/run/report.json"), ("monday/run", "tuesday/run")),
+        (("runs", "runs/new"), ("runs", "runs/new")),
+        (("runs/a", "runs/a/b"), ("a", "a/b")),
+        (("runs/a", "runs/a"), None),
+        (("runs/a", None), None),
+    ],
+)
+def test_runs_of_one_name_have_their_paths(rich_made: Comparison, inputs: tuple[str, str | None], paths: tuple[str, str] | None) -> None:
+    base, new = (dataclasses.replace(side, given=path) for side, path in zip((rich_made.base, rich_made.new), inputs, strict=True))
+    comparison = dataclasses.replace(rich_made, base=base, new=new)
+    assert words.sources(comparison) == paths
+    if paths:
+        text = Reading(pages(comparison, "pdf")).text
+        assert f"Base: {paths[0]} · " in text
+        assert f"New: {paths[1]} · " in text
+        table = tables.alike(comparison).tables["runs"]
+        column = next(i for i in table.columns_for("pdf") if table.columns[i].label == "Source")
+        assert [row[column].text for row in table.rows] == list(paths)
+
+
+def test_several_reasons_of_an_operator_are_in_the_pdf_without_a_bar(rich_made: Comparison) -> None:
+    call = OperatorChange(
+        "aten::copy_", None, None, "more calls", ("more calls", "other shape", "other type"), "operator", "[2]", "[4]", "float", "half",
+        ("a",), ("b",), None, None, 0.167, 0.5, 1e6, 2e6, 1e6, 100.0,
+    )  # fmt: skip
+    table = operators(dataclasses.replace(rich_made, basis=Basis("step", 6.0, 2.0, None), operator_calls=(call,))).tables["table"]
+    columns = table.columns_for("pdf")
+    assert [table.columns[i].label for i in columns] == [
+        "Operator", "Verdict", "Effect", "Base", "New", "Calls per step, base", "Calls per step, new",
+    ]  # fmt: skip
+    assert [table.rows[0][i].bar for i in columns] == [None] * 7
 
 
 @pytest.mark.slow

@@ -113,7 +113,7 @@ def test_four_steps_are_too_few_whatever_they_took(empty: Report) -> None:
         None,
         None,
     )
-    assert comparison.headline == "No verdict: 4 and 4 steps are too few (100 ms → 200 ms per step)."
+    assert comparison.headline == "No verdict: 4 and 4 steps are too few (median 100 ms → 200 ms per step)."
 
 
 def test_a_difference_within_the_spread_is_none_and_one_beyond_it_is_slower(empty: Report) -> None:
@@ -205,7 +205,7 @@ def test_enough_steps_decide_on_waits(empty: Report) -> None:
     comparison = compared(loaded(empty, [100] * 6, 2, 0), loaded(empty, [164] * 6, 66, 60))
     assert {one.name: one.state for one in (*comparison.parts, *comparison.host_parts)}["idle"] == "grown"
     assert "ndecided" not in comparison.headline + comparison.details
-    assert comparison.headline == "The new run is 64.0% slower per step (100 ms → 164 ms), mostly from idle time (+64.0 ms)."
+    assert comparison.headline == "The new run is 64.0% slower per step (median 100 ms → 164 ms), mostly from idle time (+64.0 ms)."
 
 
 @pytest.mark.parametrize(
@@ -225,6 +225,31 @@ def test_no_time_changes_by_less_than_its_noise(empty: Report, long_ms: float, e
     loading = next(part for part in comparison.host_parts if part.name == "data_loader")
     assert (loading.state, loading.noise_ns == waits[1].noise_ns) == (state, state == "grown")
     assert {change.name for change in comparison.changes} == {"step time", *(("idle", "data loading") if state == "grown" else ())}
+
+
+@pytest.mark.parametrize(("loading_ms", "contained"), [(14, True), (7.9, False)])
+def test_idle_time_contains_the_wait_for_data_that_changed_alike(empty: Report, loading_ms: float, contained: bool) -> None:
+    # A step takes 16 ms more, all of it idle time: 14 ms of data loading are at least half of that, 7.9 ms are not.
+    runs = (loaded(empty, [length] * 8, 10 + more, 10 + loading) for length, more, loading in ((100, 0, 0), (116, 16, loading_ms)))
+    comparison = compared(*runs)
+    (idle,) = [one.text for one in comparison.changes if one.name == "idle"]
+    assert idle == f"Idle grew by 16.0 ms a step, from 10.0 ms to 26.0 ms (2.6×){', including the wait for data' if contained else ''}."
+
+
+@pytest.mark.parametrize(("copy_ms", "contained"), [(5, True), (2, False)])
+def test_exposed_memory_operations_contain_the_copies_that_changed_alike(empty: Report, copy_ms: float, contained: bool) -> None:
+    # 6 ms more of exposed memory operations; copies of 1 ms take 5 or 2 ms more.
+    before = with_(empty, lengths=[100] * 8)
+
+    def run(exposed_ms: float, each_ms: float) -> Report:
+        time = dataclasses.replace(device(800), exposed_memory_ns=round(8 * exposed_ms * MS), memory_ns=round(8 * exposed_ms * MS))
+        ns = round(each_ms * MS)
+        copies = MemoryOperation("HtoD", "pageable", 8, 8 * ns, 8 * 10**6, 1.0, 10**6)
+        return dataclasses.replace(before, time_breakdown=(time,), memory_operations=(copies,))
+
+    comparison = compared(run(1, 1), run(7, 1 + copy_ms))
+    (text,) = [one.text for one in comparison.changes if one.name == "exposed memory operations"]
+    assert text.endswith("(7.0×), including HtoD pageable copies." if contained else "(7.0×).")
 
 
 @pytest.mark.parametrize(("communication_ms", "same"), [(5.0, True), (50.0, False)])
@@ -290,7 +315,7 @@ def test_runs_without_gpus_are_told_by_the_parts_of_the_host(empty: Report) -> N
     comparison = compared(
         on_the_host(empty, [20] * 8, forward=15, data_loader=4, update=1), on_the_host(empty, [46] * 8, forward=40, data_loader=5, update=1)
     )
-    assert comparison.headline == "The new run takes 2.3× as long per step (20.0 ms → 46.0 ms), mostly from forward (+25.0 ms)."
+    assert comparison.headline == "The new run takes 2.3× as long per step (median 20.0 ms → 46.0 ms), mostly from forward (+25.0 ms)."
     assert [(one.area, one.name, one.state) for one in comparison.changes] == [
         ("step", "step time", "slower"),
         ("host part", "forward", "grown"),
@@ -648,12 +673,12 @@ def test_the_headline_names_what_made_a_run_slower(empty: Report) -> None:
 
     comparison = compared(run(100, 10, 10, 10, 60), run(160, 50, 30, 15, 30))
     assert comparison.verdict == "slower"
-    assert comparison.headline == "The new run is 60.0% slower per step (100 ms → 160 ms), mostly from computation (+60.0 ms)."
+    assert comparison.headline == "The new run is 60.0% slower per step (median 100 ms → 160 ms), mostly from computation (+60.0 ms)."
     assert [(one.name, one.effect_ns) for one in comparison.changes[1:]] == [
         ("computation", 60e6), ("a", 40e6), ("d", -30e6), ("b", 20e6), ("c", 5e6),
     ]  # fmt: skip
     back = compared(run(160, 50, 30, 15, 30), run(100, 10, 10, 10, 60))
-    assert back.headline == "The new run is 37.5% faster per step (160 ms → 100 ms), mostly from computation (-60.0 ms)."
+    assert back.headline == "The new run is 37.5% faster per step (median 160 ms → 100 ms), mostly from computation (-60.0 ms)."
 
 
 def test_a_part_with_less_than_half_of_the_change_is_named_as_a_part_of_it(empty: Report) -> None:
@@ -662,9 +687,12 @@ def test_a_part_with_less_than_half_of_the_change_is_named_as_a_part_of_it(empty
         return with_(empty, lengths=[length] * 8, time_breakdown=(device(8 * length, 8 * idle, 8 * communication),))
 
     comparison = compared(run(100, 10, 10), run(140, 24, 28))
-    assert comparison.headline == "The new run is 40.0% slower per step (100 ms → 140 ms), partly from exposed communication (+18.0 ms)."
+    assert (
+        comparison.headline
+        == "The new run is 40.0% slower per step (median 100 ms → 140 ms), partly from exposed communication (+18.0 ms)."
+    )
 
 
 def test_steps_that_differ_by_less_than_the_threshold(empty: Report) -> None:
     comparison = compared(with_(empty, lengths=[100] * 9), with_(empty, lengths=[102] * 9))
-    assert comparison.headline == "No difference beyond the threshold of 3% (100 ms → 102 ms per step, 99% interval +2.0% to +2.0%)."
+    assert comparison.headline == "No difference beyond the threshold of 3% (median 100 ms → 102 ms per step, 99% interval +2.0% to +2.0%)."

@@ -66,7 +66,7 @@ def test_another_seed_is_noise(against: Callable[..., tuple[Comparison, DemoTrut
     comparison, _ = against(seed=2)
     assert (claims(comparison), comparison.verdict) == (set(), "same")
     same_hardware(comparison)
-    assert comparison.headline.startswith("No difference beyond the noise (142 ms → 142 ms per step, 99% interval ")
+    assert comparison.headline.startswith("No difference beyond the noise (median 142 ms → 142 ms per step, 99% interval ")
     assert comparison.details == "Nothing else changed by more than its spread and 3%."
 
 

@@ -113,8 +113,8 @@ def unrelated() -> Comparison:
 def test_different_programs_have_no_verdict_and_no_list_of_calls(unrelated: Comparison) -> None:
     assert unrelated.headline == "These runs execute different programs; compare totals with care."
     assert unrelated.details == (
-        "Share of the time in common names, in base and in new: kernels 2% and 2%. The runs have no operators or modules in common, apart from communication."
-        " In runs of one program, most of these are at least 33%. A step takes 100 ms in base and 40.0 ms in new."
+        "Share of the time in common names, in base and in new: kernels 2% and 2%. The runs have no operators or modules in common."
+        " In runs of one program, most of these are at least 33%. The median step takes 100 ms in base and 40.0 ms in new."
     )
     assert (unrelated.verdict, unrelated.operator_calls) == ("cannot say", ())
     assert evidence([SharedNames(kind, 0.0, 0.0) for kind in ("kernels", "operators", "modules")]) == (

@@ -121,14 +121,14 @@ def test_repeated_ranges_have_an_interval() -> None:
     assert (verdict.state, verdict.evidence, verdict.percent) == ("slower", "ranges", pytest.approx(10.0))
     assert (verdict.low_percent, verdict.high_percent) == (pytest.approx(10 - error), pytest.approx(10 + error))
     assert (comparison.basis.unit, comparison.basis.name, comparison.basis.base) == ("range", "decode", 20)
-    assert comparison.headline == "The new run is 10.0% slower per range decode (40.0 ms → 44.0 ms), mostly from idle time (+4.00 ms)."
+    assert comparison.headline == "The new run is 10.0% slower per range decode (mean 40.0 ms → 44.0 ms), mostly from idle time (+4.00 ms)."
 
 
 def test_ranges_that_vary_too_much_prove_nothing() -> None:
     base, new = (report(mean * 6 + 50, 0, 200, ranges=[mean - 30, mean + 30] * 3) for mean in (40, 41))
     comparison, verdict = judged(base, new)
     assert verdict.state == "cannot say"
-    assert comparison.headline == "No verdict: the ranges decode vary too much (40.0 ms → 41.0 ms, 99% interval -119.9% to +124.9%)."
+    assert comparison.headline == "No verdict: the ranges decode vary too much (mean 40.0 ms → 41.0 ms, 99% interval -119.9% to +124.9%)."
 
 
 def test_steps_that_vary_too_much_prove_nothing() -> None:
@@ -138,7 +138,7 @@ def test_steps_that_vary_too_much_prove_nothing() -> None:
     assert comparison.steps is not None
     assert comparison.steps.verdict == "same"
     assert "99% interval" in verdict.text
-    assert comparison.headline == "No verdict: the steps vary too much (90.0 ms → 95.0 ms, 99% interval -50.0% to +121.4%)."
+    assert comparison.headline == "No verdict: the steps vary too much (median 90.0 ms → 95.0 ms, 99% interval -50.0% to +121.4%)."
 
 
 def test_a_change_within_the_noise_is_no_change_with_its_size() -> None:
