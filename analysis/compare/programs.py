@@ -63,11 +63,9 @@ def evidence(shared: Sequence[SharedNames]) -> str:
     alone = [names.kind for names in shared if names not in partly]
     times = [f"{names.kind} {wording.whole_percent(names.base_percent)} and {wording.whole_percent(names.new_percent)}" for names in partly]
     sentences = [f"Share of the time in common names, in base and in new: {', '.join(times)}."] if times else []
-    sentences += (
-        [f"The runs have no {' or '.join(filter(None, (', '.join(alone[:-1]), alone[-1])))} in common, apart from communication."]
-        if alone
-        else []
-    )
+    if alone:
+        apart = ", apart from communication" if "kernels" in alone else ""  # whose kernels every program has
+        sentences.append(f"The runs have no {' or '.join(filter(None, (', '.join(alone[:-1]), alone[-1])))} in common{apart}.")
     return " ".join([*sentences, f"In runs of one program, most of these are at least {wording.whole_percent(LEAST_PERCENT)}."])
 
 

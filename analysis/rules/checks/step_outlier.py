@@ -397,7 +397,7 @@ def _imperative(kind: str, name: str, program: Program) -> str:
 
 def _cost(groups: Sequence[_Group]) -> Cost:
     issues = _once(group for group in groups if group.row.issue)
-    # Steps with phases are of the whole job: processes that only recorded a profile window are not part of their time.
+    # Steps with phases are of the whole job: a profile window of another process is not in that time.
     phased = {group.row.phase is not None for group in issues}
     spans: dict[int | None, tuple[int, int]] = {}
     for group in groups:

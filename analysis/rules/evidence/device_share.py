@@ -12,7 +12,6 @@ import polars as pl
 from ...causes.program import INFERENCE
 from ...report.details import RuleDetails
 from ...report.device import DeviceTime
-from ...steps.times import steps_with_start
 from ...toolkit import wording
 from ...toolkit.labels import place_of
 from .base import Cost, Outcome, concluded, not_evaluated
@@ -166,7 +165,7 @@ def per_step(run: RunData, times: Iterable[tuple[int, Process]], part: str | Non
 
 
 def _mean_of(run: RunData, processes: set[Process], part: str) -> float | None:
-    rows = steps_with_start(run.step_times)
+    rows = run.step_times  # with first steps: the wait before them has no kernels
     known = [number for number in rows["process"].unique().to_list() if run.places.process(number) in processes]
     measured = rows.filter(pl.col("process").is_in(known))[part].drop_nulls()
     return float(measured.sum() / len(rows)) if len(measured) and run.program.kind != INFERENCE else None
