@@ -118,7 +118,8 @@ def test_different_programs_have_no_verdict_and_no_list_of_calls(unrelated: Comp
     )
     assert (unrelated.verdict, unrelated.operator_calls) == ("cannot say", ())
     assert evidence([SharedNames(kind, 0.0, 0.0) for kind in ("kernels", "operators", "modules")]) == (
-        "The runs have no kernels, operators or modules in common, apart from communication. In runs of one program, most of these are at least 33%."
+        "The runs have no kernels, operators or modules in common, apart from communication. In runs of one program, most of these are at"
+        " least 33%."
     )
     assert unrelated.steps is not None
     assert (unrelated.steps.verdict, unrelated.steps.p_value, unrelated.steps.shift_percent) == ("undecided", None, None)
