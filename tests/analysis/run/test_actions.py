@@ -12,7 +12,12 @@ from postrun.analysis.report import Device, Finding, GpuTime, JobStatistics, Ste
 from postrun.analysis.run.actions import OF_DURATION, OF_RUN, OF_WINDOW, SCOPES, actions
 
 S = 10**9
-PROFILE, RUN, LOOP, STEPS = "GPU time in the profile window", "GPU time of the run", "process time in the training loop", "time of the steps"
+PROFILE, RUN, LOOP, STEPS = (
+    "GPU time in the profile window",
+    "GPU time of the run",
+    "process time in the training loop",
+    "time of the steps",
+)
 
 
 def finding(rank: int, rule: str, percent: float | None, base: str, **more: Any) -> Finding:
