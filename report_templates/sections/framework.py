@@ -22,6 +22,7 @@ _HOST_ONLY = "Ranges on the host, summed over processes; they may lie between st
 _TWO_TIMES = (
     "Summed times: of CPU operators inclusive, nested calls counted again; of GPU operators the device work that each launched itself."
 )
+_OTHERS = "Ranges outside of these steps, and of processes without phases, count only in the host time in named ranges."
 _ALL = 99.9  # percent
 _PARTS = ("forward", "backward", "optimizer", "data loading")
 _BY_PHASE = 5
@@ -115,7 +116,7 @@ def _parts_by_phase(phases: Sequence[PhaseMetrics], summed: str) -> Table | None
         Col("Phase", lambda phase: phase.name, kind="name"),
         Col("Time", lambda phase: phase.total_ns, duration),
         *(Col(name, partial(time, name), duration) for name in names),
-        note=f"Host time in named ranges that lies in steps of the phase{', ' if summed else ''}{summed}.",
+        note=f"Host time in named ranges that lies in steps of the phase{', ' if summed else ''}{summed}. {_OTHERS}",
     )
 
 

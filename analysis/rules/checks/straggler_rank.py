@@ -29,6 +29,7 @@ _CAPTURE_GROUPS: Final = "Profile with PyTorch 2.3 or newer, which records the p
 EXPLAINED: Final = 50
 STEPS: Final = 2  # in one step, any rank may be late by chance
 VARYING_STEPS: Final = 5  # from which variance between ranks and within them can be separated
+_ALSO: Final = ", including time in which they also compute"  # so that it can exceed the longer computation
 SLOW_CLOCK: Final = 0.95  # of the median clock of the others: a lower clock is evidence
 _CAPTURE_STEPS: Final = "Call step() of the profiler once per training step on every rank, with CUDA activity."
 
@@ -148,10 +149,10 @@ def _persistent(compared: pl.DataFrame) -> set[int]:
 
 
 def _prediction(simulated: WhatIf, gain: Gain, threshold: float) -> str:
-    shorter = simulated.step_ns * (1 - gain.percent / 100)
+    saved = duration(simulated.step_ns * gain.percent / 100)
     return (
-        f" In a simulation with the durations of its peers, the mean step takes {duration(shorter)} instead of"
-        f" {duration(simulated.step_ns)}. {explained(gain, threshold)}"
+        f" A simulation with the durations of its peers saves {saved} of the mean step of {duration(simulated.step_ns)}; waits with another"
+        f" reason remain. {explained(gain, threshold)}"
     )
 
 
@@ -168,7 +169,9 @@ def _finding(run: RunData, ranks: list[RankOverSteps], bad: list[RankOverSteps],
     often = f"and exceeds the threshold in {worst.steps_over} of {plural(worst.steps, 'step')}"
     if bad:
         also = f" {plural(len(bad) - 1, 'more rank is', 'more ranks are')} also slow." if len(bad) > 1 else ""
-        return capitalized(f"{text} {often}. The others spend {duration(worst.waits_ns or 0.0)} more per step in collectives.{also}")
+        waits = worst.waits_ns or 0.0
+        hidden = _ALSO if waits > worst.excess_ns else ""
+        return capitalized(f"{text} {often}. The others spend {duration(waits)} more per step in collectives{hidden}.{also}")
     if worst.over:
         wait = f"only {duration(worst.waits_ns)} more per step" if worst.waits_ns and worst.waits_ns > 0 else "no more time"
         return capitalized(f"{text} {often}, but the others spend {wait} in collectives: they do not wait for it.")
@@ -178,7 +181,7 @@ def _finding(run: RunData, ranks: list[RankOverSteps], bad: list[RankOverSteps],
 def _recommendation(run: RunData, ranks: list[RankOverSteps], worst: RankOverSteps) -> str:
     """Advise on the device if the same kernels take longer, else on the work."""
     waiting = sum(not rank.straggler for rank in ranks)
-    why = f"{plural(waiting, 'rank waits', 'ranks wait')} up to {duration(worst.excess_ns)} per step for it"
+    why = f"{plural(waiting, 'rank waits', 'ranks wait')} for it"
     peers = set(run.peers.of(run.peers.roles[worst.process])) if run.peers.pipeline else {rank.process for rank in ranks}
     slower, longest = _slower(run.store, [rank.process for rank in ranks if not rank.over and rank.process in peers], worst.process)
     if slower is not None and 2 * slower >= worst.excess_percent:

@@ -28,7 +28,7 @@ def explained(gain: Gain, threshold: float) -> str:
     A part above 100% is all of it: equal durations also lengthen the short stages."""
     part = 100 * gain.explained
     share = "all" if part >= _ALL else whole_percent(part)
-    return f"The difference is {share} of the saving with equal durations on all ranks (threshold {threshold_text(threshold)})."
+    return f"This saving is {share} of the time that equal durations on all ranks would save (threshold {threshold_text(threshold)})."
 
 
 def ranks_in_words(run: RunData, processes: Iterable[int]) -> str:

@@ -26,7 +26,9 @@ def test_times_of_phases_name_the_processes_that_are_summed(rich: Report, proces
     caption, note = str(section.figures["phases"].caption), section.tables["phase-parts"].note
     assert note is not None
     assert (caption.endswith(f" Times are {words}.") if words else "Times are" not in caption) is True
-    assert note == f"Host time in named ranges that lies in steps of the phase{', ' if words else ''}{words}."
+    assert note == f"Host time in named ranges that lies in steps of the phase{', ' if words else ''}{words}." + (
+        " Ranges outside of these steps, and of processes without phases, count only in the host time in named ranges."
+    )
 
 
 @pytest.mark.parametrize(

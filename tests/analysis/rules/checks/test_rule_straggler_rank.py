@@ -84,6 +84,13 @@ def test_a_straggler_is_named(make_store: Callable[..., Store]) -> None:
     assert "30.0% longer than the same kernels" in result.recommendation
 
 
+def test_a_longer_wait_than_its_computation_is_explained(make_store: Callable[..., Store]) -> None:
+    # It computes 30 longer, and the others are in collectives for 80 - 20 = 60 longer.
+    even = [(100, 80)] * 4
+    result, _ = judged(make_store(names=NAMES, **job(even, even, [(130, 20)] * 4, even)))
+    assert "The others spend 60 ns more per step in collectives, including time in which they also compute." in str(result.finding)
+
+
 @pytest.mark.parametrize(("computes", "verdict"), [(110, "NoIssuesFound"), (111, "IssuesFound")])
 def test_the_threshold_itself_is_no_issue(make_store: Callable[..., Store], computes: int, verdict: str) -> None:
     even = [(100, 50)] * 4

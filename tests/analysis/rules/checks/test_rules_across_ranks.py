@@ -85,7 +85,7 @@ def test_a_slow_rank_that_explains_little_is_no_issue(make_store: MakeStore) -> 
 @pytest.mark.parametrize(("part", "words"), [(0.723, "72%"), (0.994, "99%"), (0.996, "all"), (1.1, "all")])
 def test_a_cause_explains_at_most_the_complete_avoidable_time(part: float, words: str) -> None:
     gain = Gain(percent=6.2, explained=part, alone=0.0)
-    assert explained(gain, 50) == f"The difference is {words} of the saving with equal durations on all ranks (threshold 50%)."
+    assert explained(gain, 50) == f"This saving is {words} of the time that equal durations on all ranks would save (threshold 50%)."
 
 
 def test_without_a_pipeline_there_are_no_stages(make_store: MakeStore) -> None:
