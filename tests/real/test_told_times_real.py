@@ -14,7 +14,8 @@ from postrun.analysis.timeline.build import timeline
 from postrun.ingest import ingest
 from postrun.report_templates.sections.data_quality import data_quality
 from postrun.report_templates.sections.job_statistics import job_statistics
-from postrun.report_templates.sections.steps import steps, telling
+from postrun.report_templates.sections.step_parts import telling
+from postrun.report_templates.sections.steps import steps
 from postrun.report_templates.timeline.section import timeline as timeline_section
 
 

@@ -23,7 +23,7 @@ from postrun.ingest import ingest
 from postrun.ingest.store import Store
 from postrun.report_templates.output.pages import page
 from postrun.report_templates.output.section_list import context
-from postrun.report_templates.sections.steps import telling
+from postrun.report_templates.sections.step_parts import telling
 from postrun.report_templates.text.look import Look
 
 MakeStore = Callable[..., Store]
