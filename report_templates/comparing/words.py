@@ -137,19 +137,20 @@ def per(basis: Basis) -> str:
 
 
 def sources(comparison: Comparison) -> tuple[str, str] | None:
-    """Return the ends of the paths of two runs that have equal names.
+    """Return the shortest ends that differ of the paths of two runs with equal names.
 
-    They begin with the first folder that differs. None if the names differ, or the paths are unknown or equal.
+    None if the names differ, or the paths are unknown or equal.
     """
     inputs = [side.given for side in (comparison.base, comparison.new) if side.given]
     if comparison.base.name != comparison.new.name or len(inputs) < 2:
         return None
     paths = [PurePath(text) for text in inputs]
     parts = [(path.parent if path.name == "report.json" else path).parts for path in paths]
-    last = min(len(names) for names in parts) - 1
-    common = next((i for i, (before, after) in enumerate(zip(*parts, strict=False)) if before != after), last)
-    base, new = ("/".join(names[common:]) for names in parts)
-    return (base, new) if base != new and base and new else None
+    for folders in range(1, max(map(len, parts)) + 1):
+        base, new = ("/".join(names[-folders:]).replace("//", "/") for names in parts)
+        if base != new:
+            return (base, new) if base and new else None
+    return None
 
 
 def with_minus_signs(sentence: str) -> str:

@@ -255,8 +255,10 @@ def test_runs_of_one_name_are_told_by_what_was_given(rich_made: Comparison) -> N
     ("inputs", "paths"),
     [
         (("/data/monday/run", "/data/tuesday/run/report.json"), ("monday/run", "tuesday/run")),
-        (("runs", "runs/new"), ("runs", "runs/new")),
-        (("runs/a", "runs/a/b"), ("a", "a/b")),
+        (("runs", "runs/new"), ("runs", "new")),
+        (("runs/a", "runs/a/b"), ("a", "b")),
+        (("demo", "/data/demo3"), ("demo", "demo3")),
+        (("job", "/job"), ("job", "/job")),
         (("runs/a", "runs/a"), None),
         (("runs/a", None), None),
     ],
