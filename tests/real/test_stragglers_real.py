@@ -110,7 +110,7 @@ def test_a_cause_states_what_it_explains(evaluated: Evaluated) -> None:
     # M of the published job; a rule without an issue states no saving above its threshold.
     rule, share = {"AR": ("StragglerRank", "M_W"), "ST": ("StageImbalance", "M_S")}[evaluated.name]
     assert evaluated.expected[share] > 1
-    explained = re.search(r"The difference is (all|9[789]%) of the saving with equal durations", evaluated.finding(rule).text)
+    explained = re.search(r"This saving is (all|9[789]%) of the time that equal durations", evaluated.finding(rule).text)
     assert explained is not None
     work = evaluated.result("WorkImbalance")
     assert work.verdict == "NoIssuesFound"
