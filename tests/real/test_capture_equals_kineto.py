@@ -61,6 +61,7 @@ DEVICE_RULES = (
 # Of no recording: which operator a call was made in, by which SyncBound lists calls; the shapes that operators were given; of AMD's
 # copies, which host memory; sizes and groups of collectives, which `record_param_comms` has.
 NOT_RECORDED = re.compile(r"details\.(calls|collectives)\b.*")
+FORMATS = re.compile(r"annotations\.groups\[\d+\]\.formats\[\d+\]")
 SITE = re.compile(r" Most of it is in `[^`]*`( \(`[^`]*`\))?\.")  # by operators and frames
 SLOWED = " The profiler recorded Python frames, which slows the host and makes these times longer."
 OF_OPERATORS = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs", "Sequence number", "Fwd thread id")
@@ -97,7 +98,7 @@ def differences(ours: Any, theirs: Any, *, complete: bool = False) -> dict[str, 
     for key in actual.keys() | expected.keys():
         pair = actual.get(key, "absent"), expected.get(key, "absent")
         floats = all(isinstance(value, float) for value in pair)
-        left_out = key.startswith(OF_THE_FILE) or (complete and NOT_RECORDED.fullmatch(key))
+        left_out = key.startswith(OF_THE_FILE) or FORMATS.fullmatch(key) or (complete and NOT_RECORDED.fullmatch(key))
         if not left_out and not (math.isclose(*pair, rel_tol=1e-12) if floats else pair[0] == pair[1]):
             differing[key] = pair
     return differing
