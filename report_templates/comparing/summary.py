@@ -111,7 +111,7 @@ def _tiles(comparison: Comparison) -> list[Tile]:
 
 
 def _of_different_programs(tile: Tile, share: PercentPair | None) -> Tile:
-    """Show the time in both runs, and its share of the GPU time if it is a part of it."""
+    """Show the time in both runs, and its share of the GPU time if it belongs to that time."""
     times = tile.detail.partition(",")[0].partition(" (")[0]
     if share is None:
         return dataclasses.replace(tile, value=times, detail=_DIFFERENT)

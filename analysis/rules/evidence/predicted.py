@@ -11,7 +11,7 @@ from .base import Cost
 from .device_share import span_of_all, steps_of
 from .run_data import RunData
 
-_ALL: Final = 99.5  # percent of the avoidable time from which a cause explains all of it
+_ALL: Final = 99.5  # percent of the avoidable time from which a cause explains the entire time
 
 
 def predicted_cost(run: RunData, title: str, saved_percent: float, where: str | None) -> Cost:
@@ -25,7 +25,7 @@ def predicted_cost(run: RunData, title: str, saved_percent: float, where: str | 
 def explained(gain: Gain, threshold: float) -> str:
     """Write a sentence on the part of the avoidable time that a cause explains.
 
-    A part above 100% is all of it: equal durations also lengthen the short stages."""
+    A part above 100% is the entire time: equal durations also lengthen the short stages."""
     part = 100 * gain.explained
     share = "all" if part >= _ALL else whole_percent(part)
     return f"This saving is {share} of the time that equal durations on all ranks would save (threshold {threshold_text(threshold)})."

@@ -229,7 +229,7 @@ def test_no_time_changes_by_less_than_its_noise(empty: Report, long_ms: float, e
 
 @pytest.mark.parametrize(("loading_ms", "contained"), [(14, True), (7.9, False)])
 def test_idle_time_contains_the_wait_for_data_that_changed_alike(empty: Report, loading_ms: float, contained: bool) -> None:
-    # A step takes 16 ms more, all of it idle time: 14 ms of data loading are at least half of that, 7.9 ms are not.
+    # A step takes 16 ms more, only idle time: 14 ms of data loading are at least half of that, 7.9 ms are not.
     runs = (loaded(empty, [length] * 8, 10 + more, 10 + loading) for length, more, loading in ((100, 0, 0), (116, 16, loading_ms)))
     comparison = compared(*runs)
     (idle,) = [one.text for one in comparison.changes if one.name == "idle"]
@@ -300,7 +300,7 @@ def test_communication_of_kernels_is_a_wait(empty: Report) -> None:
         with_(empty, lengths=noisy, categories=(Share("communication", total, 8, 50.0), Share("GEMM", total, 8, 50.0)))
         for total in (80 * MS, 96 * MS)
     )
-    # Both categories take 2 ms a step more, 7.5% of it: the noise of waits is 2.58 standard errors of about 4 ms.
+    # Both categories take 2 ms a step more, which is 7.5%: the noise of waits is 2.58 standard errors of about 4 ms.
     assert {one.name: one.state for one in compared(base, new).categories} == {"communication": "same", "GEMM": "grown"}
 
 

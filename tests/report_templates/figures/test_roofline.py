@@ -77,9 +77,10 @@ def test_everything_is_inside_and_no_label_covers_another(
         assert 0 <= x <= WIDTH
         assert 0 <= y <= 400
         assert 2 <= r <= 15
-    names = {"memory 3 GB/s", *(roof.label for roof in roofs), *(row[3] for row in rows if row[3])}
+    operators = {row[3] for row in rows if row[3]}  # in the font of code
+    names = {"memory 3 GB/s", *(roof.label for roof in roofs), *operators}
     boxes = [
-        (float(x), float(y) - 8, float(x) + svg.width_of(label, 9.5), float(y) + 2)
+        (float(x), float(y) - 8, float(x) + svg.width_of(label, 9.5, code=label in operators), float(y) + 2)
         for x, y, _, label in TEXT.findall(drawing)
         if label in names
     ]
@@ -100,11 +101,11 @@ def test_a_hostile_title_stays_text() -> None:
 
 
 def test_a_label_covers_no_point_and_is_next_to_its_own_or_joined_by_a_line() -> None:
-    crowd = [point(10 * 1.12**number, 5 + 0.4 * (number % 3), 1.0 + number % 4, f"mm {number}×4096, 4096×1024") for number in range(8)]
+    crowd = [point(10 * 1.3**number, 5 + 0.4 * (number % 3), 1.0 + number % 4, f"mm {number}×4096, 4096×1024") for number in range(8)]
     drawing = roofline(crowd, [Roof("BF16", 900)], 3.0, "memory", KINDS)
     drawn = circles(drawing)
     labels = {label: (float(x), float(y)) for x, y, _, label in TEXT.findall(drawing) if label.startswith("mm ")}
-    assert len(labels) >= 3
+    assert len(labels) > 3
     leaders = re.findall(r'<line x1="([^"]+)" y1="([^"]+)" x2="([^"]+)" y2="([^"]+)" stroke="#57606a"', drawing)
     ends = {(float(x1), float(y1)): (float(x2), float(y2)) for x1, y1, x2, y2 in leaders}
     joined = 0

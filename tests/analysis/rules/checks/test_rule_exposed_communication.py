@@ -116,7 +116,7 @@ def test_devices_are_judged_one_by_one(make_store: Callable[..., Store]) -> None
     assert [device["issue"] for device in plain_details(result)["devices"]] == [False, True, False, True]
     assert (result.triggered, result.datapoints) == (2, 4)
     assert finding is not None
-    # Of all four, 10 + 40 + 5 + 20 of 400 ns; all of it in the 5 steps of each of the four. 60 are of the two.
+    # Of all four, 10 + 40 + 5 + 20 of 400 ns; all within the 5 steps of each of the four. 60 are of the two.
     assert (finding.cost_ns, finding.cost_percent, finding.cost_per_step_ns, finding.saving_ns) == (75, 18.75, 75 / 20, 60)
     assert finding.where == "2 of 4 GPUs, most on rank 1, host-0 GPU 1"
     assert result.finding == (
