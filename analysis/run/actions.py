@@ -144,8 +144,9 @@ def _ordered(findings: Sequence[Finding], rows: Mapping[int, Action]) -> list[Fi
         return [finding, *(row for child in sorted(explained.get(finding.rank, ()), key=key) for row in tree(child))]
 
     def key(finding: Finding) -> tuple[bool, float, int]:
-        largest = max((worth(rows[row.rank]) or 0.0 for row in tree(finding)), default=0.0)
-        return (0 < largest < SMALL_PERCENT, -largest, finding.rank)  # a worth that is not known comes before a small one
+        known = [percent for row in tree(finding) if (percent := worth(rows[row.rank])) is not None]
+        largest = max(known, default=0.0)
+        return (bool(known) and largest < SMALL_PERCENT, -largest, finding.rank)  # an unknown worth comes before a small one
 
     return [row for root in sorted(roots, key=key) for row in tree(root)]
 

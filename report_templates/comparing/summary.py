@@ -111,7 +111,7 @@ def _tiles(comparison: Comparison) -> list[Tile]:
 
 
 def _of_different_programs(tile: Tile, share: PercentPair | None) -> Tile:
-    """Show the time in both runs, and its share of the GPU time if it belongs to that time."""
+    """Show the time in both runs, and its share if it is a part of the GPU time."""
     times = tile.detail.partition(",")[0].partition(" (")[0]
     if share is None:
         return dataclasses.replace(tile, value=times, detail=_DIFFERENT)
