@@ -274,7 +274,7 @@ def test_every_issue_is_listed_once_and_small_ones_last(cases: list[tuple[Cost |
     assert sorted(finding.rule for finding in computed) == NAMES[: len(cases)]
     trees: dict[str, list[float]] = {finding.rule: [] for finding in computed if not finding.explained_by}
     for finding in computed:
-        root = [finding, *_chain(finding, computed)][-1].rule
+        root = [finding.rule, *_chain(finding, computed)][-1]
         trees[root] += [worth] if (worth := _worth(finding)) is not None else []
     small = [bool(known) and max(known) < 2 for known in trees.values()]
     assert small == sorted(small)
