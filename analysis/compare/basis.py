@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
@@ -97,23 +97,52 @@ def changed(base: float, new: float) -> float | None:
     return 100 * (new - base) / base if base else None
 
 
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """The smallest effects on waits, in ns per unit, that chance does not explain.
+
+    ``steps_ns``: of the mean time of the steps; None: too few steps. ``parts``: the compared parts of the GPU time.
+    """
+
+    steps_ns: float | None
+    parts: tuple[Amount, ...] = ()
+
+    def of(self, part: str, effect_ns: float) -> float | None:
+        """Return the noise of a wait that is in ``part`` of the GPU time.
+
+        A wait that changes as a changed part does has the noise of that part, so that a part and its pieces have one verdict.
+        """
+        for known in self.parts:
+            if known.name == part and known.state not in (SAME, UNDECIDED) and known.effect_ns * effect_ns > 0:
+                return known.noise_ns or 0.0
+        return self.steps_ns
+
+
 def amount(
-    name: str, totals: Sequence[float], on: Basis, *, least_ns: float, noise_ns: float | None = 0.0, counts: Sequence[float] | None = None
+    name: str,
+    totals: Sequence[float],
+    on: Basis,
+    *,
+    least_ns: float,
+    noise: Noise | None = None,
+    part: str = "",
+    counts: Sequence[float] | None = None,
 ) -> Amount:
     """Compare the ``totals`` of both runs per unit.
 
     The state differs from "same" if the effect is at least ``least_ns`` per unit. Waiting, such as idle time, varies as the steps do: its
-    effect must also be at least ``noise_ns``, and is undecided if that is None.
+    effect must also be at least the ``noise`` of the ``part`` of the GPU time that it is in. Work has no noise.
     """
     before, after = per_unit(totals, on)
     change = changed(before, after)
+    noise_ns = noise.of(part, after - before) if noise is not None else 0.0
     return Amount(
         name=name,
         base_ns=before,
         new_ns=after,
         effect_ns=after - before,
         change_percent=change,
-        state=_state(before, after, least_ns, noise_ns),
+        state=decide(before, after, least_ns, noise_ns),
         base_count=counts[0] / on.base if counts and on.base else None,
         new_count=counts[1] / on.new if counts and on.new else None,
         noise_ns=noise_ns or None,
@@ -122,7 +151,7 @@ def amount(
 
 def with_noise(part: Amount, least_ns: float, noise_ns: float) -> Amount:
     """Return ``part`` with another noise, and the state that follows from it."""
-    return replace(part, state=_state(part.base_ns, part.new_ns, least_ns, noise_ns), noise_ns=noise_ns or None)
+    return replace(part, state=decide(part.base_ns, part.new_ns, least_ns, noise_ns), noise_ns=noise_ns or None)
 
 
 def per_unit(totals: Sequence[float], on: Basis) -> tuple[float, float]:
@@ -132,7 +161,7 @@ def per_unit(totals: Sequence[float], on: Basis) -> tuple[float, float]:
     return before, before if math.isclose(before, after, rel_tol=1e-12) else after
 
 
-def _state(before: float, after: float, least_ns: float, noise_ns: float | None) -> str:
+def decide(before: float, after: float, least_ns: float, noise_ns: float | None) -> str:
     """Decide whether a time has changed. No other function does."""
     effect = abs(after - before)
     if not effect or effect < least_ns:

@@ -10,7 +10,7 @@ from ..report.model import Report
 from ..report.run import Generator
 from ..steps.step_time import FROM_STEP_TO_STEP
 from .alike import GPU, differences
-from .basis import UNDECIDED, basis
+from .basis import UNDECIDED, Noise, basis
 from .calls import operator_calls
 from .changes import changes
 from .classes import comparable
@@ -18,7 +18,7 @@ from .headline import details, headline
 from .kernels import categories, kernels, operators, precision
 from .launches import idle, launches
 from .memory import gpu_memory, memory_operations
-from .parts import devices, host_parts, parts, total_span
+from .parts import devices, host_parts, parts, total_span, within
 from .programs import differ, difference, shared_names
 from .shares import percent_pairs
 from .steps import compare_steps, mean_noise, of_different_work
@@ -53,13 +53,14 @@ def compare(
         on, judgment, outside = basis(base, new), different_programs(), (difference(shared), *outside)
     else:
         on, judgment = _judged(base, new, steps, absent, threshold_percent)
-    of_steps = mean_noise(base, new)
-    noise = of_steps if on.unit == "step" else 0.0  # the spread of seconds is unknown
+    of_steps = Noise(mean_noise(base, new))
+    noise = of_steps if on.unit == "step" else Noise(0.0)  # the spread of seconds is unknown
     shift = _shift(steps, on)
     span = total_span(base, new, on, threshold_percent, noise, shift)
     whole_ns = span.base_ns if span else 0.0
     least = whole_ns * threshold_percent / 100
-    summed, within = parts(base, new, on, least, noise, shift)
+    summed = parts(base, new, on, least, noise, shift)
+    of_steps, noise = replace(of_steps, parts=summed), replace(noise, parts=summed)
     compared = Comparison(
         generator=generator,
         base=_side(base, given[0], read_from[0]),
@@ -75,11 +76,11 @@ def compare(
         steps_absent=absent,
         whole=span,
         parts=summed,
-        within=within,
+        within=within(base, new, on, least, noise),
         devices=devices(base, new, on, least, noise),
-        host_parts=host_parts(base, new, threshold_percent, of_steps, summed),
+        host_parts=host_parts(base, new, threshold_percent, of_steps),
         # GPU activity of only one run is not an addition.
-        kernels=kernels(base, new, on, whole_ns, threshold_percent) if span else (),
+        kernels=kernels(base, new, on, whole_ns, threshold_percent, noise) if span else (),
         categories=categories(base, new, on, least, noise) if span else (),
         precision=precision(base, new),
         memory_operations=memory_operations(base, new, on, whole_ns, threshold_percent) if span else (),
@@ -88,7 +89,7 @@ def compare(
         gpu_memory=gpu_memory(base, new),
         sampling=sampling(base, new, on),
         rules=verdicts(base, new, summed, comparable=not different),
-        operators=operators(base, new, on, least) if span else (),
+        operators=operators(base, new, on, least, noise) if span else (),
         judgment=judgment,
         operator_calls=operator_calls(base, new, on, whole_ns, threshold_percent) if span and not different else (),
         shared_names=shared,

@@ -86,7 +86,7 @@ def host_parts_alone(compared: Comparison) -> list[Amount]:
     return [part for part in compared.host_parts if part.name == LOADING or not compared.parts]
 
 
-def decided(part: Amount) -> bool:
+def decided(part: Amount | KernelChange) -> bool:
     return part.state not in (SAME, UNDECIDED)
 
 
@@ -101,7 +101,7 @@ def _of_amount(name: str, part: Amount, unit: str, contents: str = "") -> str:
 
 def _kernel_changes(compared: Comparison) -> Iterator[Change]:
     for kernel in compared.kernels:
-        if kernel.state != SAME:
+        if decided(kernel):
             yield Change(0, "kernel", kernel.short_name, kernel.state, kernel.effect_ns, _of_kernel(kernel, compared.basis))
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -18,10 +19,12 @@ from ..report.comparison import Amount, Basis, KernelChange, ShareChange
 from ..report.device import Kernel
 from ..report.model import Report
 from ..report.rows import Share
-from .basis import SAME, SMALLEST_PERCENT, SURE, amount, changed, more_often, per_unit, state
+from .basis import SAME, SMALLEST_PERCENT, SURE, Noise, amount, changed, decide, more_often, per_unit, state
+from .parts import EXPOSED
 
 _NUMBERED: Final = re.compile(r" #\d+$")  # a report numbers kernels that would have the same name
 _POINTS: Final = 5.0
+_COMMUNICATION: Final = "communication"  # category of kernels that wait for other ranks
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +48,8 @@ class _Group:
         return max(0.0, (self.max_ns - self.mean_ns) * (self.mean_ns - self.min_ns)) / self.count
 
 
-def kernels(base: Report, new: Report, on: Basis, whole_ns: float, threshold_percent: float) -> tuple[KernelChange, ...]:
-    """Compare every kernel of both runs, largest effect first."""
+def kernels(base: Report, new: Report, on: Basis, whole_ns: float, threshold_percent: float, noise: Noise) -> tuple[KernelChange, ...]:
+    """Compare every kernel of both runs, largest effect first. ``noise``: of waits."""
     sides = [{kernel.name: kernel for kernel in report.kernels} for report in (base, new)]
     pairs: list[tuple[list[Kernel], list[Kernel], str | None]]
     pairs = [([sides[0][name]], [sides[1][name]], "name") for name in sides[0].keys() & sides[1].keys()]
@@ -58,7 +61,7 @@ def kernels(base: Report, new: Report, on: Basis, whole_ns: float, threshold_per
     pairs += [(left[0][key], left[1][key], "short name") for key in left[0].keys() & left[1].keys()]
     for key in left[0].keys() ^ left[1].keys():
         pairs += [([kernel], [], None) for kernel in left[0].get(key, ())] + [([], [kernel], None) for kernel in left[1].get(key, ())]
-    changes = [_change((before, after), matched, on, whole_ns, threshold_percent) for before, after, matched in pairs]
+    changes = [_change((before, after), matched, on, whole_ns, threshold_percent, noise) for before, after, matched in pairs]
     return _numbered(sorted(changes, key=lambda one: (-abs(one.effect_ns), one.short_name, one.base_names, one.new_names)))
 
 
@@ -79,7 +82,12 @@ def _numbered(changes: Sequence[KernelChange]) -> tuple[KernelChange, ...]:
 
 
 def _change(
-    pair: tuple[Sequence[Kernel], Sequence[Kernel]], matched: str | None, on: Basis, whole_ns: float, threshold_percent: float
+    pair: tuple[Sequence[Kernel], Sequence[Kernel]],
+    matched: str | None,
+    on: Basis,
+    whole_ns: float,
+    threshold_percent: float,
+    noise: Noise,
 ) -> KernelChange:
     before, after = (_group(side) for side in pair)
     first = (pair[1] or pair[0])[0]
@@ -91,13 +99,13 @@ def _change(
     effect = total[1] - total[0]
     longer = _longer(before, after, threshold_percent) if before and after else None
     more = more_often(counts[0], counts[1], on, threshold_percent) if before and after and on.unit != "second" else None
-    real = abs(effect) >= whole_ns * SMALLEST_PERCENT / 100 and (
-        before is None or after is None or (abs(change or 0.0) >= threshold_percent and (longer != SAME or more not in (SAME, None)))
-    )
+    moved = matched is None or (abs(change or 0.0) >= threshold_percent and (longer != SAME or more not in (SAME, None)))
+    # A kernel of only one run does not appear by chance.
+    noise_ns = noise.of(EXPOSED, effect) if matched is not None and first.category == _COMMUNICATION else 0.0
     return KernelChange(
         short_name=_NUMBERED.sub("", first.short_name) if matched == "short name" else first.short_name,
         category=first.category,
-        state=state(*total) if real else SAME,
+        state=decide(*total, whole_ns * SMALLEST_PERCENT / 100, noise_ns) if moved else SAME,
         matched=matched,
         base_names=before.names if before else (),
         new_names=after.names if after else (),
@@ -113,6 +121,7 @@ def _change(
         change_percent=change,
         duration_state=longer,
         count_state=more,
+        noise_ns=noise_ns or None,
     )
 
 
@@ -146,31 +155,46 @@ def _longer(base: _Group, new: _Group, threshold_percent: float) -> str:
     return "longer" if moved > 0 else "shorter"
 
 
-def operators(base: Report, new: Report, on: Basis, least_ns: float) -> tuple[Amount, ...]:
+def operators(base: Report, new: Report, on: Basis, least_ns: float, noise: Noise) -> tuple[Amount, ...]:
     """Compare the GPU time by the operator that launched it, largest effect first.
 
-    Only operators that both reports list: a report lists those with the longest time.
+    Only operators that both reports list: a report lists those with the longest time. The GPU time of an operator that mostly
+    communicates has the ``noise`` of a wait.
     """
     sides = [{row.name: row for row in report.operators.rows} if report.operators else {} for report in (base, new)]
+    waiting = _communicating(base) | _communicating(new)
     amounts = []
     for name in sides[0].keys() & sides[1].keys():
-        pair = [side[name] for side in sides]
-        amounts.append(amount(name, [float(row.total_ns) for row in pair], on, least_ns=least_ns, counts=[row.calls for row in pair]))
+        times, counts = zip(*((float(side[name].total_ns), side[name].calls) for side in sides), strict=True)
+        of_waits = noise if name in waiting else None
+        amounts.append(amount(name, times, on, least_ns=least_ns, noise=of_waits, part=EXPOSED, counts=counts))
     return tuple(sorted(amounts, key=lambda one: (-abs(one.effect_ns), one.name)))
 
 
-def categories(base: Report, new: Report, on: Basis, least_ns: float, noise_ns: float | None) -> tuple[Amount, ...]:
+def _communicating(report: Report) -> set[str]:
+    """Return the operators with more than half of their GPU time in communication."""
+    if report.operators is None:
+        return set()
+    names = {_NUMBERED.sub("", kernel.short_name) for kernel in report.kernels if kernel.category == _COMMUNICATION}
+    times: Counter[str] = Counter()
+    for row in report.operators.kernels:
+        if _NUMBERED.sub("", row.kernel) in names:
+            times[row.operator] += row.total_ns
+    return {row.name for row in report.operators.rows if 2 * times[row.name] > row.total_ns}
+
+
+def categories(base: Report, new: Report, on: Basis, least_ns: float, noise: Noise) -> tuple[Amount, ...]:
     """Compare the summed kernel time by category, largest effect first.
 
-    Communication contains the wait for other ranks: its effect must be at least ``noise_ns``, see :func:`.basis.amount`.
+    Communication contains the wait for other ranks: its effect must be at least its ``noise``, see :func:`.basis.amount`.
     """
     sides = [_by_category(report, per_step=on.unit == "step") for report in (base, new)]
     amounts = []
     for name in dict.fromkeys([*sides[0], *sides[1]]):
         pair = [side.get(name, (0.0, 0.0)) for side in sides]
         times, counts = ([figures[index] for figures in pair] for index in (0, 1))
-        noise = noise_ns if name == "communication" else 0.0
-        amounts.append(amount(name, times, on, least_ns=least_ns, noise_ns=noise, counts=counts))
+        of_waits = noise if name == _COMMUNICATION else None
+        amounts.append(amount(name, times, on, least_ns=least_ns, noise=of_waits, part=EXPOSED, counts=counts))
     return tuple(sorted(amounts, key=lambda one: (-abs(one.effect_ns), one.name)))
 
 

@@ -6,18 +6,17 @@ from collections.abc import Sequence
 
 from ..report.comparison import Amount, Basis, Measure
 from ..report.model import Report
-from .basis import SAME, amount, changed, per_unit, state
+from .basis import SAME, Noise, amount, changed, per_unit, state
+from .parts import IDLE
 
 
-def idle(base: Report, new: Report, on: Basis, least_ns: float, noise_ns: float | None) -> tuple[Amount, ...]:
+def idle(base: Report, new: Report, on: Basis, least_ns: float, noise: Noise) -> tuple[Amount, ...]:
     """Compare the gaps before GPU activity by cause, summed over the streams."""
     if not base.idle or not new.idle:
         return ()
     causes = (("host wait", "host_wait_ns"), ("kernel wait", "kernel_wait_ns"), ("other", "other_ns"))
-    return tuple(
-        amount(name, [sum(getattr(row, field) for row in report.idle) for report in (base, new)], on, least_ns=least_ns, noise_ns=noise_ns)
-        for name, field in causes
-    )
+    totals = ((name, [sum(getattr(row, field) for row in report.idle) for report in (base, new)]) for name, field in causes)
+    return tuple(amount(name, sums, on, least_ns=least_ns, noise=noise, part=IDLE) for name, sums in totals)
 
 
 def launches(base: Report, new: Report, on: Basis, threshold_percent: float) -> tuple[Measure, ...]:

@@ -11,18 +11,20 @@ from ..report.model import Report
 from ..report.steps import StepBar
 from ..steps.ranges import LOADING
 from ..toolkit.places import in_order
-from .basis import SAME, UNDECIDED, amount, per_unit, with_noise
+from .basis import Noise, amount, per_unit, with_noise
 
+EXPOSED: Final = "exposed communication"
+IDLE: Final = "idle"
 PARTS: Final = (
     ("computation", "computation_ns"),
-    ("exposed communication", "exposed_communication_ns"),
+    (EXPOSED, "exposed_communication_ns"),
     ("exposed memory operations", "exposed_memory_ns"),
-    ("idle", "idle_ns"),
+    (IDLE, "idle_ns"),
 )
 """They add up to the profile window of a device."""
-_WAITS: Final = ("exposed communication", "idle", "communication")
+_WAITS: Final = {EXPOSED: EXPOSED, IDLE: IDLE, "communication": EXPOSED}  # wait -> part of the GPU time with its noise
 _WORK: Final = ("kernel", "memcpy", "memset")  # classes of a step whose time does not depend on the host
-_ON_DEVICE: Final = {LOADING: "idle", "communication": "exposed communication"}  # part of the step -> part of GPU time
+_ON_DEVICE: Final = {LOADING: IDLE, "communication": EXPOSED}  # part of the step -> part of the GPU time that it causes
 _WITHIN: Final = (("communication", "communication_ns"), ("memory operations", "memory_ns"))
 
 
@@ -35,7 +37,7 @@ def host_name(name: str) -> str:
 
 
 def total_span(
-    base: Report, new: Report, on: Basis, threshold_percent: float, noise_ns: float | None, shift_ns: tuple[float, float] | None
+    base: Report, new: Report, on: Basis, threshold_percent: float, noise: Noise, shift_ns: tuple[float, float] | None
 ) -> Amount | None:
     """Compare the devices' profile windows per unit; None unless both have any."""
     if not base.time_breakdown or not new.time_breakdown:
@@ -46,32 +48,39 @@ def total_span(
     else:
         spans = [float(sum(d.span_ns for d in r.time_breakdown)) for r in (base, new)]
     least_ns = per_unit(spans, on)[0] * threshold_percent / 100
-    span = amount("span", spans, on, least_ns=least_ns, noise_ns=noise_ns)
+    span = amount("span", spans, on, least_ns=least_ns, noise=noise)
     return _by_shift(span, least_ns, shift_ns) if shift_ns is not None else span
 
 
-def parts(
-    base: Report, new: Report, on: Basis, least_ns: float, noise_ns: float | None, shift_ns: tuple[float, float] | None
-) -> tuple[tuple[Amount, ...], tuple[Amount, ...]]:
-    """Compare the parts that add up, and those that they hide.
+def parts(base: Report, new: Report, on: Basis, least_ns: float, noise: Noise, shift_ns: tuple[float, float] | None) -> tuple[Amount, ...]:
+    """Compare the parts that add up.
 
-    ``least_ns``: the smallest effect per unit that is a change. The effect on a wait must also be at least ``noise_ns``, and is
-    undecided if that is None. ``shift_ns``: the interval of the shift of the step times, see :func:`_by_shift`.
+    ``least_ns``: the smallest effect per unit that is a change. The effect on a wait must also be at least its ``noise``, and is
+    undecided if that is not known. ``shift_ns``: the interval of the shift of the step times, see :func:`_by_shift`.
     """
     if not base.time_breakdown or not new.time_breakdown:
-        return (), ()
-
-    def of(fields: Iterable[tuple[str, str]]) -> tuple[Amount, ...]:
-        totals = ((name, [float(sum(getattr(d, field) for d in r.time_breakdown)) for r in (base, new)]) for name, field in fields)
-        return _amounts(totals, on, least_ns, noise_ns)
-
+        return ()
     if (sums := _in_steps(base, new, on)) is not None:
-        averages, average = sums
+        averages, on = sums
         totals = [(name, [float(getattr(bar, field)) for bar in averages]) for name, field in PARTS]
+    else:
+        totals = _sums(base, new, PARTS)
+    return _explained(_amounts(totals, on, least_ns, noise), least_ns, shift_ns)
+
+
+def within(base: Report, new: Report, on: Basis, least_ns: float, noise: Noise) -> tuple[Amount, ...]:
+    """Compare the parts with their hidden time. ``noise``: with the result of parts()."""
+    if not base.time_breakdown or not new.time_breakdown:
+        return ()
+    if (sums := _in_steps(base, new, on)) is not None:
+        averages, on = sums
         communication = [float(bar.exposed_communication_ns + bar.hidden_communication_ns) for bar in averages]
-        within = _amounts([("communication", communication)], average, least_ns, noise_ns)
-        return _explained(_amounts(totals, average, least_ns, noise_ns), least_ns, shift_ns), within
-    return _explained(of(PARTS), least_ns, shift_ns), of(_WITHIN)
+        return _amounts([("communication", communication)], on, least_ns, noise)
+    return _amounts(_sums(base, new, _WITHIN), on, least_ns, noise)
+
+
+def _sums(base: Report, new: Report, fields: Iterable[tuple[str, str]]) -> list[tuple[str, list[float]]]:
+    return [(name, [float(sum(getattr(d, field) for d in r.time_breakdown)) for r in (base, new)]) for name, field in fields]
 
 
 def _in_steps(base: Report, new: Report, on: Basis) -> tuple[tuple[StepBar, StepBar], Basis] | None:
@@ -87,8 +96,11 @@ def _in_steps(base: Report, new: Report, on: Basis) -> tuple[tuple[StepBar, Step
     return (first, second), Basis("step", first.steps, second.steps, None)
 
 
-def _amounts(totals: Iterable[tuple[str, Sequence[float]]], on: Basis, least_ns: float, noise_ns: float | None) -> tuple[Amount, ...]:
-    return tuple(amount(name, pair, on, least_ns=least_ns, noise_ns=noise_ns if name in _WAITS else 0.0) for name, pair in totals)
+def _amounts(totals: Iterable[tuple[str, Sequence[float]]], on: Basis, least_ns: float, noise: Noise) -> tuple[Amount, ...]:
+    return tuple(
+        amount(name, pair, on, least_ns=least_ns, noise=noise if name in _WAITS else None, part=_WAITS.get(name, ""))
+        for name, pair in totals
+    )
 
 
 def _explained(amounts: tuple[Amount, ...], least_ns: float, shift_ns: tuple[float, float] | None) -> tuple[Amount, ...]:
@@ -111,7 +123,7 @@ def _by_shift(part: Amount, least_ns: float, shift_ns: tuple[float, float]) -> A
     return with_noise(part, least_ns, noise) if part.noise_ns is not None and noise < part.noise_ns else part
 
 
-def devices(base: Report, new: Report, on: Basis, least_ns: float, noise_ns: float | None) -> tuple[DevicePair, ...]:
+def devices(base: Report, new: Report, on: Basis, least_ns: float, noise: Noise) -> tuple[DevicePair, ...]:
     """Compare the devices in pairs; empty if ranks or devices of the runs differ.
 
     Also empty if times are divided by steps and a run has device work outside of them.
@@ -134,9 +146,7 @@ def devices(base: Report, new: Report, on: Basis, least_ns: float, noise_ns: flo
         scale = [1e9 / d.span_ns if on.unit == "second" and d.span_ns else 1.0 for d in (before, after)]
         totals = [(name, [getattr(d, field) * factor for d, factor in zip((before, after), scale, strict=True)]) for name, field in PARTS]
         name = f"rank {after.rank}, GPU {after.device}" if after.rank is not None else f"{after.node} GPU {after.device}"
-        pairs.append(
-            DevicePair(name, before.device_name or "", after.device_name or "", _amounts(totals, device_basis, least_ns, noise_ns))
-        )
+        pairs.append(DevicePair(name, before.device_name or "", after.device_name or "", _amounts(totals, device_basis, least_ns, noise)))
     return tuple(pairs)
 
 
@@ -155,12 +165,11 @@ def _order(identity: tuple[int | str | None, ...]) -> tuple[tuple[int, str], ...
     return tuple((part, "") if isinstance(part, int) else (-1, in_order(part or "")) for part in identity)
 
 
-def host_parts(base: Report, new: Report, threshold_percent: float, noise_ns: float | None, summed: Sequence[Amount]) -> tuple[Amount, ...]:
+def host_parts(base: Report, new: Report, threshold_percent: float, noise: Noise) -> tuple[Amount, ...]:
     """Compare the parts of the average step (StepParts).
 
-    The result is empty unless both runs have parts of the same kind. Data loading is included if both runs recorded it. ``summed``: the
-    result of :func:`parts`. The effect on all parts except GPU activity must be at least ``noise_ns``, as that on waits. A wait that
-    changed in the same direction as the part of GPU time that it causes has the noise of that part.
+    The result is empty unless both runs have parts of the same kind. Data loading is included if both runs recorded it. The effect on
+    all parts except GPU activity must be at least the ``noise``, as that on waits.
     """
     sides = [tuple(part for part in report.steps.parts if part.typical) for report in (base, new)]
     if not all(sides) or len({part.annotated for side in sides for part in side}) > 1:
@@ -172,15 +181,11 @@ def host_parts(base: Report, new: Report, threshold_percent: float, noise_ns: fl
     named = list(dict.fromkeys(name for side in sides for part in side for name in part.mean_ns))
     if not all(_loading_recorded(report) for report in (base, new)):
         named = [name for name in named if name != LOADING]
-    waits = {part.name: part for part in summed if part.state not in (SAME, UNDECIDED)}
     amounts = []
     for name in named:
         totals = [sum(p.mean_ns.get(name, 0.0) * p.steps for p in side) for side in sides]
-        part = amount(name, totals, steps, least_ns=least, noise_ns=0.0 if name in _WORK else noise_ns)
-        wait = waits.get(_ON_DEVICE.get(name, ""))
-        if wait is not None and wait.effect_ns * part.effect_ns > 0:
-            part = with_noise(part, least, wait.noise_ns or 0.0)
-        amounts.append(part)
+        of_waits = None if name in _WORK else noise
+        amounts.append(amount(name, totals, steps, least_ns=least, noise=of_waits, part=_ON_DEVICE.get(name, "")))
     return tuple(amounts)
 
 

@@ -151,8 +151,8 @@ class DevicePair:
 @dataclass(frozen=True, slots=True)
 class KernelChange:
     """A kernel in both runs, or in one. ``matched``: "name" (the full name), "short name" (short name and category: only template
-    arguments differ), None (in one run only). Precision: of each run, None if the kernel is not in it. Times are per unit of the
-    basis, means per execution of the kernel."""
+    arguments differ), None (in one run only). ``state`` as in :class:`Amount`. Precision: of each run, None if the kernel is not in it.
+    Times are per unit of the basis, means per execution of the kernel."""
 
     short_name: str
     category: str
@@ -172,6 +172,7 @@ class KernelChange:
     change_percent: float | None
     duration_state: str | None = None  # of one execution: longer, shorter or same; None if it is in one run only
     count_state: str | None = None  # per unit: more, fewer or same; None if per second, or in one run only
+    noise_ns: float | None = None  # of a communication kernel, which waits, as in :class:`Amount`
 
 
 @dataclass(frozen=True, slots=True)

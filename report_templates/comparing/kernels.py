@@ -70,7 +70,7 @@ def _table(comparison: Comparison, unit: str) -> Table | None:
         comparison.kernels,
         Col("Kernel", lambda row: word(row.short_name, full=_names(row), limit=72), kind="name", code=True),
         Col("Category", lambda row: labels.category(row.category), html_only=True),
-        Col("Verdict", lambda row: words.state_within_spread(row.state, large=large(row)), when=same),
+        Col("Verdict", lambda row: words.kernel_state(row, large=large(row)), when=same),
         Col("Effect", lambda row: bar(row.effect_ns, meaning_of(row.category)), kind="number"),
         Col("Change", lambda row: row.change_percent, words.change, when=same),
         Col("Base", lambda row: row.base_ns if row.base_names else None, words.time),

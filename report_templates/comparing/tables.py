@@ -40,7 +40,7 @@ _DEFINITIONS: Final = (
     (
         "Kernels",
         "Where the effect is at least the threshold in percent of the kernel and 0.2% of a step, and the mean moved by more than the"
-        " shortest and longest run allow, or the number of runs changed.",
+        " shortest and longest run allow, or the number of runs changed. Communication must also change by its noise.",
     ),
     ("Copies", "Where bytes and time changed by the threshold, or the time alone by 10%, and the effect is 0.2% of a step."),
     ("Effect", "New minus base. Times of all processes are divided by the steps of all processes."),

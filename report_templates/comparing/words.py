@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import Any, Final, TypeVar
 
-from ...analysis.report.comparison import Basis, Comparison
+from ...analysis.report.comparison import Basis, Comparison, KernelChange
 from ...analysis.toolkit import wording
 from ..blocks.tables import Cell, Col, Table, table
 from ..figures.donut import Sector
@@ -41,11 +41,6 @@ def state(name: str) -> Cell:
     return Cell(text, mark=mark, sort=_ORDER.index(name) if name in _ORDER else None)
 
 
-def state_within_spread(name: str, *, large: bool) -> Cell:
-    """Write the state of an effect; a ``large`` one without change is in the spread."""
-    return Cell("≈ in the spread", mark="v-none", sort=_ORDER.index(name)) if name == "same" and large else state(name)
-
-
 def in_noise(row: Any) -> bool:
     """Return whether the effect is smaller than its known noise."""
     return getattr(row, "noise_ns", None) is not None and abs(row.effect_ns) < row.noise_ns
@@ -64,6 +59,13 @@ def amount_state(row: Any, least: str = "the threshold") -> Cell:
     if in_noise(row):
         return Cell(f"≈ within ±{duration(row.noise_ns)}", mark="v-none", sort=_ORDER.index("same"))
     return Cell(f"≈ below {least}", mark="v-none", sort=_ORDER.index("same"))
+
+
+def kernel_state(row: KernelChange, *, large: bool) -> Cell:
+    """Write the state of a kernel; a ``large`` effect without a change has its reason."""
+    if row.state != "same" or not large:
+        return state(row.state)
+    return amount_state(row) if in_noise(row) else Cell("≈ in the spread", mark="v-none", sort=_ORDER.index("same"))
 
 
 def change(value: float | None) -> Cell:

@@ -32,11 +32,13 @@ from postrun.analysis.report import (
     StepParts,
 )
 from postrun.analysis.report import schema as schemas
-from postrun.analysis.report.comparison import Comparison
+from postrun.analysis.report.comparison import Comparison, KernelChange
+from postrun.analysis.report.device import DeviceOperator, Idle, OperatorAttribution, OperatorKernel
 from postrun.analysis.report.load import is_report, report_of
 from postrun.analysis.report.rows import Share
 from postrun.ingest.store import Store
 from postrun.report_templates.comparing import tables
+from postrun.report_templates.comparing.kernels import kernels as kernels_compared
 from postrun.report_templates.comparing.summary import summary
 from postrun.report_templates.output.comparison_page import pages
 
@@ -279,19 +281,79 @@ def test_a_rule_whose_time_did_not_change_is_not_fixed(empty: Report, communicat
     assert ("15.0\u00a0ms → 10.0\u00a0ms, −33.3%, within ±" in tile.detail) == same
 
 
-def test_communication_of_the_average_step_has_the_noise_of_its_gpu_time(empty: Report) -> None:
-    def communicating(lengths: Sequence[float], communication_ms: float) -> Report:
-        mean = sum(lengths) / len(lengths) * MS
-        span = device(sum(lengths), communication_ms=communication_ms * len(lengths))
-        run = with_(empty, lengths=lengths, time_breakdown=(span,))
-        part = StepParts("node", 0, 1, len(lengths), mean, {"communication": communication_ms * MS}, False, ())
-        return dataclasses.replace(run, steps=dataclasses.replace(run.steps, parts=(part,)))
+def communicating(report: Report, lengths: Sequence[float], each_ms: float) -> Report:
+    """Make steps with a collective each, of one kernel and one operator, on one GPU."""
+    count, mean = len(lengths), sum(lengths) / len(lengths) * MS
+    kernels = (kernel("nccl", "nccl", count, each_ms, category="communication"), kernel("gemm", "gemm", count, 1))
+    total = kernels[0].total_ns
+    operators = OperatorAttribution(
+        (DeviceOperator("reduce", count, count, total, 90.0, 1), DeviceOperator("mm", count, count, total, 10.0, 1)),
+        0,
+        (OperatorKernel("reduce", "nccl", "kernel", count, total), OperatorKernel("mm", "gemm", "kernel", count, total)),
+        100.0,
+        None,
+    )
+    span = device(sum(lengths), communication_ms=each_ms * count)
+    shares = (Share("communication", total, count, 50.0),)
+    run = with_(report, lengths=lengths, time_breakdown=(span,), kernels=kernels, categories=shares, operators=operators)
+    part = StepParts("node", 0, 1, count, mean, {"communication": each_ms * MS}, False, ())
+    return dataclasses.replace(run, steps=dataclasses.replace(run.steps, parts=(part,)))
 
-    base = communicating([100] * 9 + [1000] * 2 + [100] * 9, 10)
-    comparison = compared(base, communicating([115] * 9 + [1035] * 2 + [115] * 9, 27))
-    states = {part.name: (part.state, round((part.noise_ns or 0.0) / MS, 6)) for part in (*comparison.parts, *comparison.host_parts)}
-    # 2 (17 - 15) ms, as above
-    assert (states["exposed communication"], states["communication"]) == (("grown", 4.0), ("grown", 4.0))
+
+def pieces(comparison: Comparison) -> dict[str, Any]:
+    """Return everything that shows the communication, by the part of the comparison."""
+    communication = {"communication", "exposed communication", "nccl", "reduce"}
+    rows = {
+        "part": comparison.parts, "within": comparison.within, "category": comparison.categories, "host part": comparison.host_parts,
+        "kernel": comparison.kernels, "operator": comparison.operators, "device": comparison.devices[0].parts,
+    }  # fmt: skip
+    result = {}
+    for where, listed in rows.items():
+        (result[where],) = [row for row in listed if (row.short_name if isinstance(row, KernelChange) else row.name) in communication]
+    return result
+
+
+@pytest.mark.parametrize(
+    ("long_ms", "effect_ms", "noise_ms", "state"),
+    # 2 (17 - 15) ms and 2 (75 - 15) ms, as above
+    [(1035, 17, 4, "grown"), (1615, 75, 120, "same")],
+)
+def test_all_pieces_of_a_wait_have_its_noise(empty: Report, long_ms: float, effect_ms: float, noise_ms: float, state: str) -> None:
+    base = communicating(empty, [100] * 9 + [1000] * 2 + [100] * 9, 10)
+    comparison = compared(base, communicating(empty, [115] * 9 + [long_ms] * 2 + [115] * 9, 10 + effect_ms))
+    listed = pieces(comparison)
+    assert {where: row.state for where, row in listed.items()} == dict.fromkeys(listed, state)
+    exact = {where: round(row.noise_ns / MS, 6) for where, row in listed.items()}
+    if state == "grown":
+        assert exact == dict.fromkeys(exact, noise_ms)
+    else:  # 2 of 19 times are 900 or 1500 ms longer: 2.58 √((900² + 1500²) · 34/19 / 18 / 19) ms
+        assert exact.pop("part") == noise_ms
+        assert {round(value, 1) for value in exact.values()} == {326.5}
+    (work,) = [row for row in comparison.operators if row.name == "mm"]
+    assert (work.state, work.noise_ns) == ("grown", None)  # work has no noise
+    cells = {cells[0].text: cells[1].text for cells in kernels_compared(comparison).tables["table"].rows if len(cells) > 1}
+    assert cells["nccl"] != "≈ in the spread"
+    assert [change.state for change in comparison.changes if change.name == "nccl"] == ["grown"] * (state == "grown")
+
+
+def test_a_communication_kernel_of_few_steps_is_undecided(empty: Report) -> None:
+    comparison = compared(communicating(empty, [100] * 4, 10), communicating(empty, [120] * 4, 30))
+    assert {row.state for row in pieces(comparison).values()} == {"undecided"}
+    assert "nccl" not in {change.name for change in comparison.changes}
+    # A kernel of one run only does not appear by chance.
+    added = compared(communicating(empty, [100] * 4, 10), with_(communicating(empty, [120] * 4, 30), kernels=(kernel("k", "k", 4, 30),)))
+    assert {row.short_name: row.state for row in added.kernels} == {"k": "added", "nccl": "vanished", "gemm": "vanished"}
+
+
+def test_gaps_have_the_noise_of_idle_time(empty: Report) -> None:
+    # As above: idle time, and the gaps that the host causes, grow by 17 ms; the noise of idle time is 4 ms.
+    def run(lengths: Sequence[float], idle_ms: float) -> Report:
+        total = round(len(lengths) * idle_ms * MS)
+        return dataclasses.replace(loaded(empty, lengths, idle_ms, 0), idle=(Idle("node", 0, 0, 7, 9, total, 0, 0),))
+
+    comparison = compared(run([100] * 9 + [1000] * 2 + [100] * 9, 10), run([115] * 9 + [1035] * 2 + [115] * 9, 27))
+    host_wait, kernel_wait, _ = comparison.idle
+    assert (host_wait.state, round((host_wait.noise_ns or 0.0) / MS, 6), kernel_wait.state) == ("grown", 4.0, "same")
 
 
 def test_communication_of_kernels_is_a_wait(empty: Report) -> None:
