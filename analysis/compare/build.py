@@ -95,7 +95,7 @@ def compare(
         shared_names=shared,
         different_programs=different,
     )
-    compared = replace(compared, percentages=percent_pairs(compared.parts, compared.precision, compared.sampling))
+    compared = replace(compared, percentages=percent_pairs(base.gpu_time, new.gpu_time, compared.precision, compared.sampling))
     compared = replace(compared, changes=tuple(replace(change, rank=rank) for rank, change in enumerate(changes(compared), 1)))
     return replace(compared, headline=headline(base, new, compared), details=details(compared))
 

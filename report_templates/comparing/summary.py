@@ -106,17 +106,20 @@ def _tiles(comparison: Comparison) -> list[Tile]:
         tiles += [_tile(comparison, part, "per step") for part in largest]
     if comparison.different_programs:  # a change in percent would be read as faster or slower
         shares = {pair.name: pair for pair in comparison.percentages if pair.of == GPU_TIME}
-        return [_of_different_programs(tile, shares.get(tile.key)) for tile in tiles]
+        return [_of_different_programs(tile, shares.get(tile.key), words.per(comparison.basis)) for tile in tiles]
     return tiles
 
 
-def _of_different_programs(tile: Tile, share: PercentPair | None) -> Tile:
-    """Show the time in both runs, and its share if it is a part of the GPU time."""
+def _of_different_programs(tile: Tile, share: PercentPair | None, per: str) -> Tile:
+    """Show the time in both runs, and its share if it is a part of the GPU time.
+
+    The share is of the profile window, as in the reports; the time is ``per`` unit.
+    """
     times = tile.detail.partition(",")[0].partition(" (")[0]
     if share is None:
         return dataclasses.replace(tile, value=times, detail=_DIFFERENT)
     shares = f"{percent(share.base_percent)} → {percent(share.new_percent)}"
-    return dataclasses.replace(tile, label=share.name, value=shares, detail=f"of {GPU_TIME}; {times}")
+    return dataclasses.replace(tile, label=share.name, value=shares, detail=f"of {GPU_TIME}; {times} {per}".rstrip())
 
 
 def _time(comparison: Comparison) -> Tile | None:

@@ -12,8 +12,8 @@ from postrun.analysis.compare.build import compare
 from postrun.analysis.compare.programs import differ, evidence
 from postrun.analysis.compare.shares import percent_pairs
 from postrun.analysis.report import Device, Generator, Kernel, Report
-from postrun.analysis.report.comparison import Amount, Comparison, SampledMean, Sampling, ShareChange, SharedNames
-from postrun.analysis.report.device import DeviceOperator, DeviceTime, OperatorAttribution
+from postrun.analysis.report.comparison import Comparison, SampledMean, Sampling, ShareChange, SharedNames
+from postrun.analysis.report.device import DeviceOperator, DeviceTime, GpuTime, OperatorAttribution
 from postrun.analysis.report.operator_calls import OperatorCall, OperatorCalls
 from postrun.analysis.report.rules import FINE, ISSUES, RuleResult
 from postrun.analysis.report.steps import Step
@@ -44,6 +44,7 @@ def program(
         empty,
         steps=dataclasses.replace(empty.steps, steps=steps, absent=None),
         time_breakdown=(work,),
+        gpu_time=GpuTime(1, 10**18, 10**18 + span, span, span, 0, 0, 0),
         devices=(Device("node", 0, gpu, None, None, None, None, None, True),),
         kernels=tuple(kernel(name, ms, "communication" if name.startswith("nccl") else "GEMM") for name, ms in (kernels or {}).items()),
         operators=OperatorAttribution(rows, 0, (), None, None),
@@ -134,28 +135,35 @@ def test_no_page_claims_that_a_different_program_is_faster(unrelated: Comparison
     assert "faster" not in text.replace("Slower or faster where a rank-sum test", "")
     tiles = [(tile.value.replace("\u00a0", " "), tile.detail) for tile in summary(unrelated).facts["tiles"]]
     # All of the GPU time is computation: neither run has another part.
-    assert tiles == [("100 ms → 40.0 ms", "different programs"), ("100% → 100%", "of GPU time; 100\u00a0ms → 40.0\u00a0ms")]
+    assert tiles == [("100 ms → 40.0 ms", "different programs"), ("100% → 100%", "of GPU time; 100\u00a0ms → 40.0\u00a0ms per step")]
 
 
 def test_percentages_replace_the_changes_of_different_programs(unrelated: Comparison) -> None:
-    idle = Amount("idle", 10.0, 30.0, 20.0, 200.0, "grown")
-    parts = (
-        dataclasses.replace(idle, name="computation", base_ns=90.0, new_ns=30.0),
-        idle,
-        dataclasses.replace(idle, base_ns=0.0, new_ns=0.0),
-    )
+    base, new = GpuTime(1, 0, 10, 100, 90, 0, 0, 10), GpuTime(2, 0, 10, 60, 30, 0, 0, 30)
     precision = (ShareChange("BF16", 0.0, 75.0, 0.0, 50.0, "added"), ShareChange("FP64", 0.0, 0.0, 0.0, 0.0, "same"))
     means = SampledMean("GPU utilization", None, 40.0, None, "base has no samples"), SampledMean("I/O wait", None, None, None, "no samples")
-    pairs = percent_pairs(parts, precision, Sampling("run", means))
+    pairs = percent_pairs(base, new, precision, Sampling("run", means))
     assert [(pair.name, pair.of, pair.base_percent, pair.new_percent) for pair in pairs] == [
         ("computation", "GPU time", 90.0, 50.0),
         ("idle", "GPU time", 10.0, 50.0),
         ("BF16 arithmetic", "time in matrix kernels", 0.0, 75.0),
         ("GPU utilization", "samples", None, 40.0),
     ]
+    assert [pair.base_percent for pair in percent_pairs(None, new, (), Sampling("run", ()))] == [None, None]
     assert [pair.name for pair in unrelated.percentages] == ["computation"]
     text = pages(unrelated, "html").partition("<main")[2]
     assert ("summary-comparable" in text, "summary-changes" in text) == (True, False)
+
+
+def test_percentages_of_different_programs_are_those_of_the_reports() -> None:
+    # 8 steps of 100 ms; the profile window of 1 s also contains 200 ms without a step, which are idle.
+    base, new = (program({name: 50}, {name: 50}, {name: 50}) for name in ("conv", "gemm"))
+    time = GpuTime(1, 10**18, 10**18 + 1000 * MS, 1000 * MS, 800 * MS, 0, 0, 200 * MS)
+    comparison = compared(dataclasses.replace(base, gpu_time=time), new)
+    assert [(pair.name, pair.base_percent, pair.new_percent) for pair in comparison.percentages] == [
+        ("computation", 80.0, 100.0),
+        ("idle", 20.0, 0.0),
+    ]
 
 
 @pytest.mark.parametrize("target", ["html", "pdf"])
