@@ -19,7 +19,7 @@ from .report_options import BRAND, CHOICE_OF_RULES, GENERATED_AT, MODE, PAPER, R
 if TYPE_CHECKING:
     from ..analysis.report.comparison import Comparison, Difference
 
-_FORMATS: Final = ("html", "pdf", "json")
+_FORMATS: Final = ("html", "pdf", "json", "md")
 FAIL_WORDS: Final = ("slower", "faster", "verdicts", "kernels", "memory", "changed", "unlike", "undecided")
 _MAX_CHANGES: Final = 8
 
@@ -28,7 +28,7 @@ _formats = parsed(lambda value: option_values.choices(value, _FORMATS, "not a fo
 _fail_on = parsed(lambda value: option_values.choices(value, FAIL_WORDS, "nothing to fail on"), absent=())
 _OPTIONS = [
     option("--output", "-o", type=click.Path(file_okay=False, path_type=Path), default=Path("postrun-comparison"), show_default=True,
-            help="Folder to write comparison.html, comparison.pdf and comparison.json to."),
+            help="Folder to write the files of the comparison to."),
     option("--format", "formats", type=click.UNPROCESSED, callback=_formats, metavar="LIST", default="html,pdf,json",
             show_default=True, help=f"Which of {','.join(_FORMATS)} to write."),
     option("--threshold", type=click.FloatRange(0, 1000), default=3.0, show_default=True, metavar="PERCENT",
@@ -54,7 +54,7 @@ def compare(
     generated_at: str | None, quiet: bool, verbose: bool, **options: Any,
 ) -> None:  # fmt: skip
     """Compare the run NEW with the run BASE in comparison.html, comparison.pdf
-    and comparison.json.
+    and comparison.json; --format md also writes comparison.md for pull requests.
 
     Each is a trace file, a folder, a run store, or a report.json that postrun wrote (or the folder it is in). Options about rules apply to
     runs that are analyzed now.

@@ -17,7 +17,7 @@ from .message import slug
 FORMATS: Final = ("pdf", "html", "json")
 CONTENT_TYPES: Final = {"pdf": "application/pdf", "html": "text/html; charset=utf-8", "json": "application/json"}
 _LARGEST_JSON: Final = 1 << 30
-_COMPARISONS: Final = tuple(f"comparison.{kind}" for kind in FORMATS)  # the files of postrun compare
+_COMPARISONS: Final = tuple(f"comparison.{kind}" for kind in (*FORMATS, "md"))  # the files of postrun compare
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +63,8 @@ def read(report_path: Path) -> ReportFiles:
 
 def _comparison(path: Path) -> InputError:
     return InputError(
-        f"{path} is a comparison; only reports can be attached. Attach the report of the new run, or upload comparison.pdf to the ticket"
-        " yourself"
+        f"{path} is a comparison; only reports can be attached. Try: attach the report of the new run, or post comparison.md"
+        " (postrun compare --format md) as a comment"
     )
 
 

@@ -17,6 +17,7 @@ _LONGER: Final = 1.1  # captured time of one run / of the other from which the c
 GPU: Final = "GPU model"
 WORLD: Final = "world size"
 ACTIVITY: Final = "GPU activity"
+HYPERPARAMETER: Final = "hyperparameter "  # begins the name of a difference
 _RECORDED: Final = {True: "recorded", False: "none recorded"}
 
 
@@ -115,7 +116,7 @@ def _hyperparameters(base: Report, new: Report) -> Iterator[Difference]:
         values = [side.get(name, "not set") for side in (first, second)]
         if values[0] != values[1]:
             work = bool(_AMOUNT_OF_WORK.search(name))
-            yield Difference(f"hyperparameter {name}", values[0], values[1], "a step does another amount of work" if work else None)
+            yield Difference(f"{HYPERPARAMETER}{name}", values[0], values[1], "a step does another amount of work" if work else None)
 
 
 def _spans(base: Report, new: Report) -> Iterator[Difference]:

@@ -1,4 +1,4 @@
-"""Comparison -> its sections -> comparison.html, .pdf, and .json."""
+"""Comparison -> its sections -> comparison.html and .pdf, and the other files of a comparison."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from ..comparing.words import sources
 from ..text.glyphs import Printed
 from ..text.look import Look
 from .chapters import Plan, chapters
+from .comparison_markdown import markdown
 from .output_folder import OutputFolder
 from .pages import filled
 from .pdf import Printer, checked_paper
@@ -34,8 +35,10 @@ _CHAPTERS: Final[Plan] = (
 _OF_DIFFERENT_PROGRAMS: Final[Plan] = (("causes", "Times of both runs", _CHAPTERS[0][2]), *_CHAPTERS[1:])
 _OPEN: Final = frozenset({"causes"})
 TITLE: Final = "Comparison"
-PLACES: Final[dict[str, str]] = {"html": "comparison.html", "pdf": "comparison.pdf", "json": "comparison.json"}
-FORMATS: Final = tuple(PLACES)
+PLACES: Final[dict[str, str]] = {
+    "html": "comparison.html", "pdf": "comparison.pdf", "json": "comparison.json", "md": "comparison.md",
+}  # fmt: skip
+FORMATS: Final = ("html", "pdf", "json")  # default
 
 
 def pages(comparison: Comparison, target: str, *, paper: str = "A4", look: Look | None = None) -> str:
@@ -106,6 +109,8 @@ def render_comparison(
                 output.stage("html", _filled(comparison, first, sections, "html", sheet, look).encode("utf-8", "replace"))
         if "json" in targets:
             output.stage("json", data)
+        if "md" in targets:
+            output.stage("md", markdown(comparison))
         with output.replace(pdf_timeout_s) as written:
             pass
     return {kind: written[kind] for kind in targets}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import PurePath
 
+from ...analysis.compare.alike import GPU, HYPERPARAMETER
+from ...analysis.report.comparison import Comparison
 from ...analysis.report.model import Report
 from ...analysis.toolkit.labels import UNKNOWN_HOST, short_model
 
@@ -54,3 +56,28 @@ def _names(report: Report) -> Iterator[str | None]:
     for group in report.python_profile.groups:
         for row in group.rows:
             yield from (row.function, row.short)
+
+
+def comparison_names(comparison: Comparison) -> Iterator[str]:
+    """Yield the names of both runs in the sentences of a comparison."""
+    for text in _names_compared(comparison):
+        if text and not text.startswith(UNKNOWN_HOST):
+            yield text
+
+
+def _names_compared(comparison: Comparison) -> Iterator[str | None]:
+    for side in (comparison.base, comparison.new):
+        yield from (side.name, side.given)
+    for difference in comparison.differences:
+        if difference.name.startswith(HYPERPARAMETER):
+            yield difference.name.removeprefix(HYPERPARAMETER)
+        if difference.name == GPU:
+            for model in (*difference.base.split(", "), *difference.new.split(", ")):
+                yield from (model, short_model(model))
+    for kernel in comparison.kernels:
+        yield from (kernel.short_name, *kernel.base_names, *kernel.new_names)
+    for row in (*comparison.operators, *comparison.host_parts):
+        yield row.name
+    for call in comparison.operator_calls:
+        yield from (call.operator, call.module, call.base_module)
+    yield comparison.basis.name

@@ -118,6 +118,16 @@ def test_each_format_option_adds_files(runs: Path, tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["comparison.html", "comparison.json"]
 
 
+def test_the_markdown_begins_with_the_verdict(runs: Path, tmp_path: Path) -> None:
+    done = compared(runs, tmp_path, "--format", "md", "--generated-at", "2026-11-21T06:40:00")
+    assert done.exit_code == 0, done.output
+    assert done.stdout.rstrip().endswith(f"{tmp_path / 'comparison.md'}")
+    first = (tmp_path / "comparison.md").read_bytes()
+    assert first.startswith(b"**The new run is ")
+    assert compared(runs, tmp_path, "--format", "md", "--generated-at", "2026-11-21T06:40:00").exit_code == 0
+    assert (tmp_path / "comparison.md").read_bytes() == first
+
+
 def test_theme_title_and_logo(runs: Path, tmp_path: Path) -> None:
     (tmp_path / "logo.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 4 2"><rect width="4" height="2"/></svg>')
     (tmp_path / "own.toml").write_text('title = "Company report"\ntheme = "dark"\nlogo = "logo.svg"\n', encoding="utf-8")

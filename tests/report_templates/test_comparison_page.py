@@ -13,6 +13,7 @@ from pathlib import Path
 import pikepdf
 import pytest
 from conftest import HOSTILE, MAKERS
+from markdown_reading import assert_no_reference, read
 from postrun.analysis.compare.build import compare
 from postrun.analysis.report import Generator, Report
 from postrun.analysis.report.comparison import Amount, Basis, Comparison, OperatorChange, VerdictChange
@@ -22,7 +23,9 @@ from postrun.report_templates.comparing import tables, words
 from postrun.report_templates.comparing.operators import operators
 from postrun.report_templates.comparing.time import time
 from postrun.report_templates.figures.before_after import Pair, before_after
+from postrun.report_templates.output.comparison_markdown import MOST_TOKENS, markdown
 from postrun.report_templates.output.comparison_page import SECTIONS, pages, render_comparison, run_names
+from postrun.report_templates.text.markdown import tokens
 
 GENERATOR = Generator("postrun", "0.1.0", 1_795_243_200 * 10**9, {})
 VOID = {"meta", "img", "input", "br", "wbr"}
@@ -91,6 +94,14 @@ def test_nothing_is_loaded_and_nothing_hostile_is_markup(any_comparison: Compari
             assert key.startswith("xmlns") or not key.startswith("on"), (tag, key)
     assert "alert(1)</script>" not in text
     assert not re.search(r"<(link|iframe|object|embed|base|form)\b", text)
+
+
+def test_the_markdown_fits_and_is_plain(any_comparison: Comparison) -> None:
+    data = markdown(any_comparison)
+    assert tokens(data.decode()) <= MOST_TOKENS
+    parts = read(data)
+    assert "strong_open" in [part.type for part in parts[:4]]
+    assert_no_reference(parts)
 
 
 def test_only_the_script_of_the_report_may_run(rich_made: Comparison) -> None:

@@ -136,7 +136,7 @@ def test_a_comparison_cannot_be_attached(tmp_path: Path, name: str) -> None:
     (tmp_path / "comparison.json").write_text("{}")
     result = run(tmp_path / name, "--to", "redmine:1", "--dry-run")
     assert result.exit_code == 4
-    assert f"{tmp_path / name} is a comparison; only reports can be attached. Attach the report of the new run" in result.output
+    assert f"{tmp_path / name} is a comparison; only reports can be attached. Try: attach the report of the new run" in result.output
 
 
 def test_the_pdf_alone_is_enough(tmp_path: Path) -> None:
