@@ -19,7 +19,7 @@ from .report_options import BRAND, CHOICE_OF_RULES, GENERATED_AT, MODE, PAPER, R
 if TYPE_CHECKING:
     from ..analysis.report.comparison import Comparison, Difference
 
-_FORMATS: Final = ("html", "pdf", "json", "md")
+_FORMATS: Final = ("html", "pdf", "json", "md", "junit")
 FAIL_WORDS: Final = ("slower", "faster", "verdicts", "kernels", "memory", "changed", "unlike", "undecided")
 _MAX_CHANGES: Final = 8
 
@@ -54,7 +54,8 @@ def compare(
     generated_at: str | None, quiet: bool, verbose: bool, **options: Any,
 ) -> None:  # fmt: skip
     """Compare the run NEW with the run BASE in comparison.html, comparison.pdf
-    and comparison.json; --format md also writes comparison.md for pull requests.
+    and comparison.json; --format md also writes a text for pull requests,
+    and junit one for CI systems.
 
     Each is a trace file, a folder, a run store, or a report.json that postrun wrote (or the folder it is in). Options about rules apply to
     runs that are analyzed now.

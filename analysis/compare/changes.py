@@ -72,7 +72,7 @@ def _causes(compared: Comparison) -> dict[str, tuple[str, float]]:
     copies = [copy for copy in compared.memory_operations if copy.state != SAME]
     if copies:
         most = max(copies, key=lambda copy: abs(copy.effect_ns))
-        causes["exposed memory operations"] = _copy_label(most), most.effect_ns
+        causes["exposed memory operations"] = copy_label(most), most.effect_ns
     return causes
 
 
@@ -130,11 +130,12 @@ def _runs(count: float) -> str:
 def _copy_changes(compared: Comparison) -> Iterator[Change]:
     for copy in compared.memory_operations:
         if copy.state != SAME:
-            label = _copy_label(copy)
+            label = copy_label(copy)
             amount = Amount(label, copy.base_ns, copy.new_ns, copy.effect_ns, copy.change_percent, copy.state)
             yield Change(0, "memory operation", label, copy.state, copy.effect_ns, _of_amount(label, amount, per(compared.basis)))
 
 
-def _copy_label(copy: MemoryChange) -> str:
+def copy_label(copy: MemoryChange) -> str:
+    """Name the copies or memsets of a row: "HtoD pinned copies"."""
     name = f"{copy.kind} {copy.memory}" if copy.memory else copy.kind
     return f"{name} {'copies' if copy.kind != 'Memset' else 'operations'}"

@@ -155,11 +155,11 @@ class _Page:
         """Write the parts of the GPU time as a table, or those of the host as a list."""
         comparison, unit = self._comparison, words.per(self._comparison.basis)
         parts = [part for part in words.worst_first(comparison.parts) if part.base_ns or part.new_ns]
-        whole = [comparison.whole] if comparison.whole is not None and comparison.basis.unit != "second" else []
+        span = [comparison.whole] if comparison.whole is not None and comparison.basis.unit != "second" else []
         if parts:
             yield "## Where the time changed"
             yield f"GPU time {self._say(unit)}: base, new, effect, and whether it changed. The parts add up to the span."
-            yield columns([self._columns(part) for part in (*parts, *whole)])
+            yield columns([self._columns(part) for part in (*parts, *span)])
         elif host := [part for part in words.worst_first(comparison.host_parts) if part.base_ns or part.new_ns]:
             yield "## Where the time changed"
             yield "The average step on the host:"

@@ -19,6 +19,7 @@ from ..comparing.words import sources
 from ..text.glyphs import Printed
 from ..text.look import Look
 from .chapters import Plan, chapters
+from .comparison_junit import junit
 from .comparison_markdown import markdown
 from .output_folder import OutputFolder
 from .pages import filled
@@ -37,6 +38,7 @@ _OPEN: Final = frozenset({"causes"})
 TITLE: Final = "Comparison"
 PLACES: Final[dict[str, str]] = {
     "html": "comparison.html", "pdf": "comparison.pdf", "json": "comparison.json", "md": "comparison.md",
+    "junit": "comparison.junit.xml",
 }  # fmt: skip
 FORMATS: Final = ("html", "pdf", "json")  # default
 
@@ -111,6 +113,8 @@ def render_comparison(
             output.stage("json", data)
         if "md" in targets:
             output.stage("md", markdown(comparison))
+        if "junit" in targets:
+            output.stage("junit", junit(comparison))
         with output.replace(pdf_timeout_s) as written:
             pass
     return {kind: written[kind] for kind in targets}

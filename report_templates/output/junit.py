@@ -3,15 +3,36 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from ...analysis.report.model import Report
 from ...analysis.report.rules import RuleResult
+from ...analysis.report.run import Generator
 
 # Characters that XML 1.0 cannot contain, not even as references.
 _FORBIDDEN: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+FAILURE: Final = "failure"
+ERROR: Final = "error"
+SKIPPED: Final = "skipped"
+OUTPUT: Final = "system-out"
+_ATTRIBUTES: Final = {FAILURE: ("message", "type"), ERROR: ("message", "type"), SKIPPED: ("message",), OUTPUT: ()}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A test case. ``outcome``: FAILURE, ERROR, SKIPPED, OUTPUT (passed, with a text), or None (passed). ``kind``: of a failure or an
+    error."""
+
+    group: str
+    name: str
+    outcome: str | None = None
+    message: str = ""
+    kind: str = ""
+    text: str = ""
 
 
 def junit(report: Report) -> bytes:
@@ -21,57 +42,63 @@ def junit(report: Report) -> bytes:
     begins with the rule that explains it, if one does. Rules that only inform pass and state so. ProfilerReport is omitted, because it is
     the sum of the others.
     """
-    rules = [result for result in report.rules if result.category != "report"]
+    causes = {finding.rule: finding.explained_by for finding in report.findings if finding.explained_by}
+    cases = [_case(result, causes.get(result.rule)) for result in report.rules if result.category != "report"]
+    properties = {"run": report.run.name, "status": report.run.status, "headline": report.summary.headline}
+    return document("postrun", cases, properties, report.generator)
+
+
+def document(name: str, cases: Sequence[Case], properties: Mapping[str, str], generator: Generator) -> bytes:
+    """Return the file of one suite."""
+    outcomes = [case.outcome for case in cases]
     counts = {
-        "tests": str(len(rules)),
-        "failures": str(sum(result.verdict == "IssuesFound" for result in rules)),
-        "errors": str(sum(result.verdict == "Error" for result in rules)),
-        "skipped": str(sum(result.verdict == "NotEvaluated" for result in rules)),
+        "tests": str(len(cases)),
+        "failures": str(outcomes.count(FAILURE)),
+        "errors": str(outcomes.count(ERROR)),
+        "skipped": str(outcomes.count(SKIPPED)),
         "time": "0",
     }
-    generated = datetime.fromtimestamp(report.generator.generated_at_ns // 1_000_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-    root = Element("testsuites", {"name": "postrun", **counts})
-    suite = SubElement(root, "testsuite", {"name": "postrun", **counts, "timestamp": generated})
-    properties = SubElement(suite, "properties")
-    for name, value in (
-        ("run", report.run.name),
-        ("status", report.run.status),
-        ("headline", report.summary.headline),
-        ("generated", f"{generated}Z"),
-        ("generator", f"{report.generator.name} {report.generator.version}"),
-    ):
-        SubElement(properties, "property", {"name": name, "value": _clean(value)})
-    causes = {finding.rule: finding.explained_by for finding in report.findings if finding.explained_by}
-    for result in rules:
-        _case(suite, result, causes.get(result.rule))
+    generated = datetime.fromtimestamp(generator.generated_at_ns // 1_000_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    root = Element("testsuites", {"name": name, **counts})
+    suite = SubElement(root, "testsuite", {"name": name, **counts, "timestamp": generated})
+    written = {**properties, "generated": f"{generated}Z", "generator": f"{generator.name} {generator.version}"}
+    listed = SubElement(suite, "properties")
+    for key, value in written.items():
+        SubElement(listed, "property", {"name": key, "value": _clean(value)})
+    for case in cases:
+        element = SubElement(suite, "testcase", {"classname": _clean(f"postrun.{case.group}"), "name": _clean(case.name), "time": "0"})
+        if case.outcome is not None:
+            attributes = {"message": case.message, "type": case.kind}
+            result = SubElement(element, case.outcome, {key: _clean(attributes[key]) for key in _ATTRIBUTES[case.outcome]})
+            result.text = _clean(case.text)
     indent(root, " ")
     return b'<?xml version="1.0" encoding="UTF-8"?>\n' + tostring(root, encoding="unicode").encode() + b"\n"
 
 
-def _case(suite: Element, result: RuleResult, cause: str | None) -> None:
-    name = {"classname": _clean(f"postrun.{result.category}"), "name": _clean(result.rule), "time": "0"}
-    case = SubElement(suite, "testcase", name)
+def _case(result: RuleResult, cause: str | None) -> Case:
+    group, name = result.category, result.rule
     if result.verdict == "IssuesFound":
-        attributes = {"message": _clean(result.finding or result.reason or result.checks), "type": result.verdict}
         explained = f"Explained by {cause}: take that finding up first." if cause else None
-        SubElement(case, "failure", attributes).text = _clean(_lines(explained, result.recommendation or result.advice, _judged(result)))
-    elif result.verdict == "Error":
-        attributes = {"message": _clean(result.reason or "the rule failed"), "type": result.verdict}
-        SubElement(case, "error", attributes).text = _clean(_judged(result))
-    elif result.verdict == "NotEvaluated":
-        SubElement(case, "skipped", {"message": _clean(result.reason or "not evaluated")}).text = _clean(_lines(result.capture))
-    elif result.informs:
-        SubElement(case, "system-out").text = _clean(_lines(f"{result.rule} only informs; it finds no issue in any run.", result.finding))
+        text = lines(explained, result.recommendation or result.advice, _judged(result))
+        return Case(group, name, FAILURE, result.finding or result.reason or result.checks, result.verdict, text)
+    if result.verdict == "Error":
+        return Case(group, name, ERROR, result.reason or "the rule failed", result.verdict, _judged(result))
+    if result.verdict == "NotEvaluated":
+        return Case(group, name, SKIPPED, result.reason or "not evaluated", text=lines(result.capture))
+    if result.informs:
+        return Case(group, name, OUTPUT, text=lines(f"{name} only informs; it finds no issue in any run.", result.finding))
+    return Case(group, name)
 
 
 def _judged(result: RuleResult) -> str:
     """Write the condition of the rule and the values of its parameters."""
     condition = f"{result.rule} finds an issue when {result.condition.replace('`', '')}." if result.condition else None
     values = ", ".join(f"{name} = {value}" for name, value in result.parameters.items())
-    return _lines(condition, f"Parameters: {values}" if values else None)
+    return lines(condition, f"Parameters: {values}" if values else None)
 
 
-def _lines(*parts: str | None) -> str:
+def lines(*parts: str | None) -> str:
+    """Write each part that there is on a line."""
     return "\n".join(part for part in parts if part)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 from click.testing import CliRunner, Result
+from junit_reading import read
 from postrun.analysis.report.schema import schema
 from postrun.cli import main
 from postrun.simulate import Changes, Problems, write_demo
@@ -126,6 +127,16 @@ def test_the_markdown_begins_with_the_verdict(runs: Path, tmp_path: Path) -> Non
     assert first.startswith(b"**The new run is ")
     assert compared(runs, tmp_path, "--format", "md", "--generated-at", "2026-11-21T06:40:00").exit_code == 0
     assert (tmp_path / "comparison.md").read_bytes() == first
+
+
+@pytest.mark.parametrize("words", [(), ("--fail-on", "slower")])
+def test_junit_does_not_depend_on_fail_on(runs: Path, tmp_path: Path, words: tuple[str, ...]) -> None:
+    done = compared(runs, tmp_path, "--format", "junit", *words)
+    assert done.exit_code == (3 if words else 0)
+    cases = {
+        case.get("name"): [child.tag for child in case] for case in read((tmp_path / "comparison.junit.xml").read_bytes()).iter("testcase")
+    }
+    assert (cases["time"], cases["computation"], cases["kernels"], cases["idle"]) == (["failure"], ["failure"], ["failure"], [])
 
 
 def test_theme_title_and_logo(runs: Path, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ _NAMES: Final = (
 
 
 def for_hostile_names(test: Callable[..., None]) -> Callable[..., None]:
-    """Run a test with an argument ``name``: chosen names, and some that Hypothesis makes."""
+    """Run a test with chosen and made names in its argument ``name``."""
     names = st.lists(st.sampled_from(_PIECES) | st.text(max_size=12), min_size=1, max_size=6).map("".join)
     examples: list[Callable[..., Any]] = [example(name=name) for name in _NAMES]
     return settings(max_examples=10)(given(name=names)(reduce(lambda inner, add: add(inner), examples, test)))
