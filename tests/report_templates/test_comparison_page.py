@@ -324,8 +324,8 @@ def test_hostile_names_reach_the_pdf(rich_made: Comparison, tmp_path: Path) -> N
 
 
 def test_what_is_no_format_or_paper_is_refused(rich_made: Comparison, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="junit is not a format of a comparison"):
-        render_comparison(rich_made, tmp_path, ["junit"])
+    with pytest.raises(UsageError, match="docx is not a format of a comparison"):
+        render_comparison(rich_made, tmp_path, ["docx"])
     with pytest.raises(UsageError, match="A5 is not a paper size"):
         render_comparison(rich_made, tmp_path, ["json"], paper="A5")
     assert list(tmp_path.iterdir()) == []
