@@ -31,6 +31,8 @@ _OPTIONS = [
             help="Folder to write the files of the comparison to."),
     option("--format", "formats", type=click.UNPROCESSED, callback=_formats, metavar="LIST", default="html,pdf,json",
             show_default=True, help=f"Which of {','.join(_FORMATS)} to write."),
+    option("--baseline", "baselines", multiple=True, metavar="RUN",
+            help="Further run of the code of BASE; may be repeated. A change must then exceed the spread of the base runs."),
     option("--threshold", type=click.FloatRange(0, 1000), default=3.0, show_default=True, metavar="PERCENT",
             help="Ignore changes smaller than this."),
     option("--fail-on", type=click.UNPROCESSED, callback=_fail_on, metavar="LIST",
@@ -50,8 +52,8 @@ _OPTIONS = [
 @click.argument("new")
 @with_options(_OPTIONS, [CONFIG], STORE_OPTIONS, VERBOSITY)
 def compare(
-    base: str, new: str, output: Path, formats: tuple[str, ...], threshold: float, fail_on: tuple[str, ...], paper: str, as_json: bool,
-    generated_at: str | None, quiet: bool, verbose: bool, **options: Any,
+    base: str, new: str, baselines: tuple[str, ...], output: Path, formats: tuple[str, ...], threshold: float, fail_on: tuple[str, ...],
+    paper: str, as_json: bool, generated_at: str | None, quiet: bool, verbose: bool, **options: Any,
 ) -> None:  # fmt: skip
     """Compare the run NEW with the run BASE in comparison.html, comparison.pdf
     and comparison.json; --format md also writes a text for pull requests,
@@ -76,7 +78,9 @@ def compare(
     ):
         from . import compare_inputs
 
-        sides = [compare_inputs.load(given, selection, progress, of_store) for given in (base, new)]
+        sources = (base, new, *baselines)
+        sides = [compare_inputs.load(given, selection, progress, of_store) for given in sources]
+        names = [compare_inputs.display_name(given, of_store["redact"]) for given in sources]
         progress("comparing", None)
         from ..analysis.assemble import generator
         from ..analysis.compare.build import compare as compared
@@ -88,8 +92,9 @@ def compare(
             sides[1].report,
             generator=generator(Options(generated_at_ns=made_at)),
             threshold_percent=threshold,
-            given=(compare_inputs.display_name(base, of_store["redact"]), compare_inputs.display_name(new, of_store["redact"])),
+            given=(names[0], names[1]),
             read_from=(sides[0].kind, sides[1].kind),
+            baselines=[(side.report, name, side.kind) for side, name in zip(sides[2:], names[2:], strict=True)],
         )
         progress("printing", None)
         notes: list[str] = []
@@ -97,7 +102,7 @@ def compare(
         progress("", None)
     for note in () if quiet else notes:
         echo_line(f"note: {note}", err=True)
-    for side, source in zip(sides, (base, new), strict=True):
+    for side, source in zip(sides, sources, strict=True):
         if not quiet and side.path is not None and side.path != source:
             echo_line(f"note: {side.path} was read, not the traces; give their folder to analyze them again", err=True)
     if as_json:
@@ -143,6 +148,7 @@ def _summary(comparison: Comparison, written: dict[str, Path]) -> dict[str, Any]
     return {
         "base": comparison.base.name,
         "new": comparison.new.name,
+        "baselines": [side.name for side in comparison.baselines],
         "headline": comparison.headline,
         "details": comparison.details,
         "verdict": comparison.verdict,

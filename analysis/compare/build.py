@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -10,12 +11,13 @@ from ..report.model import Report
 from ..report.run import Generator
 from ..steps.step_time import FROM_STEP_TO_STEP
 from .alike import GPU, differences
+from .base_runs import among_base_runs
 from .basis import UNDECIDED, Noise, basis
 from .calls import operator_calls
 from .changes import changes
 from .classes import comparable
 from .headline import details, headline
-from .kernels import categories, kernels, operators, precision
+from .kernels import categories, communicating, kernels, operators, precision
 from .launches import idle, launches
 from .memory import gpu_memory, memory_operations
 from .parts import devices, host_parts, parts, total_span, within
@@ -37,13 +39,32 @@ def compare(
     threshold_percent: float = THRESHOLD_PERCENT,
     given: tuple[str | None, str | None] = (None, None),
     read_from: tuple[str, str] = ("traces", "traces"),
+    baselines: Sequence[tuple[Report, str | None, str]] = (),
 ) -> Comparison:
     """Compare two reports; equal reports and arguments give equal comparisons.
+
+    ``baselines``: further runs of the code of ``base``, each with its ``given`` and ``read_from``. A change is then also beyond the spread
+    of the base runs.
 
     A change is listed if it exceeds the spread of the values in the reports and ``threshold_percent``: of a step for steps, parts and data
     loading, of the value itself for kernels and copies. ``generator``: author and time of the comparison. ``given``, ``read_from``: see
     :class:`Side`.
     """
+    sides = _side(base, given[0], read_from[0]), _side(new, given[1], read_from[1])
+    compared = _compared(base, new, sides, generator, threshold_percent)
+    if baselines:
+        base_sides = [_side(*run) for run in baselines]
+        runs = [
+            _compared(base, run, (sides[0], side), generator, threshold_percent)
+            for (run, _, _), side in zip(baselines, base_sides, strict=True)
+        ]
+        compared = among_base_runs(compared, runs, communicating(base, new))
+    compared = replace(compared, changes=tuple(replace(change, rank=rank) for rank, change in enumerate(changes(compared), 1)))
+    return replace(compared, headline=headline(base, new, compared), details=details(compared))
+
+
+def _compared(base: Report, new: Report, sides: tuple[Side, Side], generator: Generator, threshold_percent: float) -> Comparison:
+    """Compare two reports, without the changes and the sentences."""
     base, new = comparable(base, new)
     steps, device_steps, absent = compare_steps(base, new, threshold_percent)
     outside = differences(base, new)
@@ -63,8 +84,8 @@ def compare(
     of_steps, noise = replace(of_steps, parts=summed), replace(noise, parts=summed)
     compared = Comparison(
         generator=generator,
-        base=_side(base, given[0], read_from[0]),
-        new=_side(new, given[1], read_from[1]),
+        base=sides[0],
+        new=sides[1],
         headline="",
         verdict=judgment.state,
         threshold_percent=threshold_percent,
@@ -95,9 +116,7 @@ def compare(
         shared_names=shared,
         different_programs=different,
     )
-    compared = replace(compared, percentages=percent_pairs(base.gpu_time, new.gpu_time, compared.precision, compared.sampling))
-    compared = replace(compared, changes=tuple(replace(change, rank=rank) for rank, change in enumerate(changes(compared), 1)))
-    return replace(compared, headline=headline(base, new, compared), details=details(compared))
+    return replace(compared, percentages=percent_pairs(base.gpu_time, new.gpu_time, compared.precision, compared.sampling))
 
 
 def _judged(base: Report, new: Report, steps: StepComparison | None, absent: str | None, threshold_percent: float) -> tuple[Basis, Verdict]:

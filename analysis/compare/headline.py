@@ -9,6 +9,7 @@ from ..report.comparison import Amount, Comparison, Difference, Verdict
 from ..report.model import Report
 from ..toolkit import wording
 from .alike import ACTIVITY, GPU, WORLD, short_models
+from .base_runs import differ
 from .basis import SAME, UNDECIDED
 from .changes import CHANGED, decided, host_parts_alone, per
 from .parts import host_name
@@ -77,7 +78,11 @@ def _undetermined(compared: Comparison) -> str:
     assert compared.judgment is not None
     verdict, steps = compared.judgment, compared.steps
     if verdict.evidence is not None:
-        what = {STEPS: "steps", RANGES: f"ranges {compared.basis.name}"}.get(verdict.evidence, "times for the same work")
+        what = (
+            "base runs"
+            if verdict.runs_percent is not None
+            else {STEPS: "steps", RANGES: f"ranges {compared.basis.name}"}.get(verdict.evidence, "times for the same work")
+        )
         return f"No verdict: the {what} vary too much ({_times(verdict)}{_interval(verdict)})."
     if steps is not None:
         counts = f"{wording.count(steps.base.count)} and {wording.count(steps.new.count)}"
@@ -113,6 +118,8 @@ def details(compared: Comparison) -> str:
     text = compared.judgment.text if compared.judgment.evidence in (RANGES, COUNTS) else ""
     if ACTIVITY in names:
         return f"{text} GPU activity was recorded in one run only.".strip()
+    runs = differ(len(compared.baselines) + 1, compared.judgment.runs_percent) if compared.judgment.runs_percent is not None else ""
+    text = text or runs
     undecided = _undecided(compared)
     return " ".join(sentence for sentence in (text, undecided, _gaps(compared), _nothing(compared, undecided)) if sentence)
 

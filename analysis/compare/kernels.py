@@ -162,7 +162,7 @@ def operators(base: Report, new: Report, on: Basis, least_ns: float, noise: Nois
     communicates has the ``noise`` of a wait.
     """
     sides = [{row.name: row for row in report.operators.rows} if report.operators else {} for report in (base, new)]
-    waiting = _communicating(base) | _communicating(new)
+    waiting = communicating(base, new)
     amounts = []
     for name in sides[0].keys() & sides[1].keys():
         times, counts = zip(*((float(side[name].total_ns), side[name].calls) for side in sides), strict=True)
@@ -171,8 +171,12 @@ def operators(base: Report, new: Report, on: Basis, least_ns: float, noise: Nois
     return tuple(sorted(amounts, key=lambda one: (-abs(one.effect_ns), one.name)))
 
 
-def _communicating(report: Report) -> set[str]:
+def communicating(*reports: Report) -> set[str]:
     """Return the operators with more than half of their GPU time in communication."""
+    return {name for report in reports for name in _communicating(report)}
+
+
+def _communicating(report: Report) -> set[str]:
     if report.operators is None:
         return set()
     names = {_NUMBERED.sub("", kernel.short_name) for kernel in report.kernels if kernel.category == _COMMUNICATION}

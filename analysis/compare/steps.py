@@ -106,6 +106,13 @@ def of_different_work(steps: StepComparison | None) -> StepComparison | None:
     return replace(steps, verdict=UNDECIDED, p_value=None, shift_percent=None, shift_low_percent=None, shift_high_percent=None, text=text)
 
 
+def within_base_runs(steps: StepComparison) -> StepComparison:
+    """Return steps whose difference is not beyond that of several base runs."""
+    medians = f"{wording.duration(steps.base.p50)} before, {wording.duration(steps.new.p50)} now"
+    text = f"Steps differ by less than equal runs do: {medians} (median, {wording.signed_percent(steps.change_percent)})."
+    return replace(steps, verdict=SAME, text=text)
+
+
 def _spread(values: Sequence[float]) -> Spread:
     ordered = pl.Series(sorted(values), dtype=pl.Float64)
     p5, p25, p50, p75, p95 = (quantile(ordered, fraction) for fraction in (0.05, 0.25, 0.5, 0.75, 0.95))

@@ -90,7 +90,7 @@ def repeated_ranges(base: Report, new: Report, threshold_percent: float) -> Repe
     error = SURE * (first.std**2 / (first.count - 1) + second.std**2 / (second.count - 1)) ** 0.5
     percent = 100 * (second.mean - first.mean) / first.mean
     low, high = percent - 100 * error / first.mean, percent + 100 * error / first.mean
-    state = _state(percent, low, high, threshold_percent)
+    state = judged_by_interval(percent, low, high, threshold_percent)
     text = (
         f"{_words(state, percent, 'A range ' + before.name)}: {wording.duration(first.mean)} before, {wording.duration(second.mean)} now"
         f" (mean of {wording.count(first.count)} and {wording.count(second.count)}, {wording.signed_percent(percent)};"
@@ -114,7 +114,7 @@ def same_work(base: Report, new: Report, threshold_percent: float) -> Repeated |
     percent = 100 * (spans[1] / ratio / spans[0] - 1)
     edge = 100 * (1 / runs[0] + 1 / runs[1])  # a profile cuts one repetition
     low, high = percent - edge, percent + edge
-    state = _state(percent, low, high, threshold_percent)
+    state = judged_by_interval(percent, low, high, threshold_percent)
     often = "as often as before" if abs(ratio - 1) < _ALIKE else f"{wording.significant(ratio)} times as often"
     text = (
         f"{_words(state, percent, 'The same work')}: {wording.duration(spans[0])} of GPU time before,"
@@ -161,7 +161,8 @@ def _time(sides: Sequence[dict[str, tuple[int, int]]], name: str) -> int:
     return sides[0][name][1] + sides[1][name][1]
 
 
-def _state(percent: float, low: float, high: float, threshold_percent: float) -> str:
+def judged_by_interval(percent: float, low: float, high: float, threshold_percent: float) -> str:
+    """Decide on a change of the time by its 99% interval."""
     if abs(percent) >= threshold_percent and low * high > 0:
         return SLOWER if percent > 0 else FASTER
     return SAME if max(abs(low), abs(high)) <= max(BOUND_PERCENT, threshold_percent) else CANNOT_SAY

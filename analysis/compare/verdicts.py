@@ -13,7 +13,7 @@ from .basis import SAME
 MENDED: Final = "mended"
 BROKEN: Final = "broken"
 _REPORT: Final = "report"
-_MEASURES: Final = {"ExposedCommunication": "exposed communication", "ExposedCopies": "exposed memory operations"}
+MEASURES: Final = {"ExposedCommunication": "exposed communication", "ExposedCopies": "exposed memory operations"}
 """Rules that compare the share of a part of the GPU time with a threshold."""
 
 
@@ -25,7 +25,7 @@ def verdicts(base: Report, new: Report, parts: Iterable[Amount], *, comparable: 
     sides = [{rule.rule: rule for rule in report.rules if rule.category != _REPORT} for report in (base, new)]
     names = dict.fromkeys([*sides[0], *sides[1]])
     same = {part.name for part in parts if part.state == SAME}
-    return tuple(_verdict(name, sides[0].get(name), sides[1].get(name), comparable, _MEASURES.get(name) in same) for name in names)
+    return tuple(_verdict(name, sides[0].get(name), sides[1].get(name), comparable, MEASURES.get(name) in same) for name in names)
 
 
 def _verdict(name: str, base: RuleResult | None, new: RuleResult | None, comparable: bool, same: bool) -> VerdictChange:

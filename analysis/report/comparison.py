@@ -68,6 +68,7 @@ class Verdict:
     text: str
     base_ns: float | None = None  # the time of each run that the verdict compares
     new_ns: float | None = None
+    runs_percent: float | None = None  # how much equal runs differ, of several base runs; the interval is at least as wide
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +136,7 @@ class Amount:
     state: str
     base_count: float | None = None
     new_count: float | None = None
-    noise_ns: float | None = None  # of a wait: a smaller effect is within typical range of the steps (99 of 100 cases); None if unknown
+    noise_ns: float | None = None  # of a wait, or of several base runs: chance causes a smaller effect (99 of 100 cases); None: unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +173,7 @@ class KernelChange:
     change_percent: float | None
     duration_state: str | None = None  # of one execution: longer, shorter or same; None if it is in one run only
     count_state: str | None = None  # per unit: more, fewer or same; None if per second, or in one run only
-    noise_ns: float | None = None  # of a communication kernel, which waits, as in :class:`Amount`
+    noise_ns: float | None = None  # of a communication kernel, which waits, or of several base runs, as in :class:`Amount`
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +238,7 @@ class MemoryChange:
     new_bytes: float | None
     base_gb_per_s: float | None
     new_gb_per_s: float | None
+    noise_ns: float | None = None  # of several base runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,9 +287,9 @@ class Sampling:
 @dataclass(frozen=True, slots=True)
 class VerdictChange:
     """One rule in both runs. ``outcome``: mended (the issue is gone), broken (a new issue), same, or other (one of the verdicts is
-    missing, NotEvaluated or Error). ``parameters_differ``: the rule ran with other values, so that verdicts do not compare. ``informs``:
-    the rule reports figures and never finds an issue. ``measure_same``: the verdict changed, but the ``state`` of the part of the
-    time that the rule measures is same."""
+    missing, NotEvaluated or Error, or another base run has the verdict of new). ``parameters_differ``: the rule ran with other values, so
+    that verdicts do not compare. ``informs``: the rule reports figures and never finds an issue. ``measure_same``: the verdict changed, but
+    the ``state`` of the part of the time that the rule measures is same."""
 
     rule: str
     base: str | None
@@ -358,6 +360,7 @@ class Comparison:
     shared_names: tuple[SharedNames, ...] = ()
     different_programs: bool = False
     percentages: tuple[PercentPair, ...] = ()
+    baselines: tuple[Side, ...] = ()  # further base runs, whose spread is in the noise and the interval of the verdict
     schema_version: int = field(default=SCHEMA_VERSION)
 
     def to_dict(self) -> dict[str, Any]:

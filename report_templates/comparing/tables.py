@@ -42,6 +42,11 @@ _DEFINITIONS: Final = (
         "Where the effect is at least the threshold in percent of the kernel and 0.2% of a step, and the mean moved by more than the"
         " shortest and longest run allow, or the number of runs changed. Communication must also change by its noise.",
     ),
+    (
+        "Base runs",
+        "With several base runs, the noise of each time is at least their repeatability limit: √2 times their standard deviation, times"
+        " Student's t (99%).",
+    ),
     ("Copies", "Where bytes and time changed by the threshold, or the time alone by 10%, and the effect is 0.2% of a step."),
     ("Effect", "New minus base. Times of all processes are divided by the steps of all processes."),
 )
@@ -62,7 +67,11 @@ def alike(comparison: Comparison) -> Section:
     runs = table(
         "alike-runs",
         "The runs",
-        (("base", comparison.base, sources[0]), ("new", comparison.new, sources[1])),
+        (
+            ("base", comparison.base, sources[0]),
+            *(("base run", side, side.given or "") for side in comparison.baselines),
+            ("new", comparison.new, sources[1]),
+        ),
         Col("Side", lambda pair: pair[0], kind="name"),
         Col("Run", lambda pair: pair[1].name, limit=60),
         Col("Source", lambda pair: pair[2], limit=60, when=any(sources), pdf_only=True),

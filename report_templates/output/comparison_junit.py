@@ -20,14 +20,14 @@ from ..text.signs import NOT_EVALUATED
 from .junit import ERROR, FAILURE, OUTPUT, SKIPPED, Case, document, lines
 
 _LONGER: Final = (GROWN, ADDED)
-_FEW: Final = "too few steps to compute the noise"
+_TOO_FEW: Final = "too few steps to compute the noise"
 
 
 def junit(comparison: Comparison) -> bytes:
     """Return comparison.junit.xml; equal comparisons give equal bytes.
 
-    The time of a run that is slower, times that grew or were added, GPU memory that grew, and new issues are failures. What is undecided
-    or not compared is skipped. A rule that failed in the new run is an error.
+    The time of a run that is slower, times that grew or were added, GPU memory that grew, and new issues are failures. An undecided or
+    uncompared time or rule is skipped. A rule that failed in the new run is an error.
     """
     cases = (*_time(comparison), *_parts(comparison), *_kernels(comparison), *_memory(comparison))
     if comparison.different_programs:
@@ -62,7 +62,7 @@ def _parts(comparison: Comparison) -> Iterator[Case]:
 
 
 def _kernels(comparison: Comparison) -> Iterator[Case]:
-    """Yield a case per category, and one of all kernels, which fails as ``--fail-on kernels`` does."""
+    """Yield a case per category, and one as ``--fail-on kernels``."""
     for category in comparison.categories:
         label = labels.category(category.name)
         times = f"{duration(category.base_ns)} before, {duration(category.new_ns)} now {words.per(comparison.basis)}"
@@ -89,7 +89,7 @@ def _case(group: str, name: str, state: str, message: str, text: str) -> Case:
     """Make the case of a time by its state."""
     if state in _LONGER:
         return Case(group, name, FAILURE, message, state, text)
-    return Case(group, name, SKIPPED, _FEW) if state == UNDECIDED else Case(group, name)
+    return Case(group, name, SKIPPED, _TOO_FEW) if state == UNDECIDED else Case(group, name)
 
 
 def _limits(part: Amount, least: str) -> str:
@@ -111,7 +111,7 @@ def _rule(rule: VerdictChange, *, different: bool) -> Case:
     if rule.outcome == SAME and rule.new == NOT_EVALUATED:
         return Case(group, name, SKIPPED, finding or "not evaluated")
     if rule.outcome not in (SAME, "mended"):
-        why = DIFFERENT_PROGRAMS if different else "a verdict is missing, or the parameters differ"
+        why = DIFFERENT_PROGRAMS if different else "a verdict is missing, or parameters or base runs differ"
         return Case(group, name, SKIPPED, why)
     return Case(group, name, OUTPUT, text=f"{name} only informs; it finds no issue in any run.") if rule.informs else Case(group, name)
 

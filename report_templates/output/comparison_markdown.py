@@ -103,6 +103,7 @@ class _Page:
         interval = self._interval()
         yield bullets([
             f"Base: {self._side(comparison.base)}",
+            *(f"Base run: {self._side(side)}" for side in self._rows(comparison.baselines, "further base run")),
             f"New: {self._side(comparison.new)}",
             f"Verdict: {comparison.verdict}{interval}",
             f"Threshold: {threshold_text(comparison.threshold_percent)}, for a part of the time in percent of the whole",
@@ -245,6 +246,8 @@ class _Page:
         ]
         if not comparison.different_programs:
             items += [*self._undecided(), *self._not_compared()]
+        if not comparison.baselines:
+            items.append("How much equal runs differ: there is one base run.")
         if self._left:
             items.append(f"Left out here: {', '.join(self._left)}; all are in `comparison.json`.")
         if items:
@@ -266,4 +269,4 @@ class _Page:
         rules = [rule for rule in self._comparison.rules if rule.outcome == "other"]
         if rules:
             names = ", ".join(rule_name(rule.rule, self._extent.name) for rule in self._rows(rules, "rule"))
-            yield f"Whether these rules changed, because a verdict is missing or their parameters differ: {names}."
+            yield f"Whether these rules changed, because a verdict is missing, or parameters or base runs differ: {names}."

@@ -66,7 +66,7 @@ def comparison_names(comparison: Comparison) -> Iterator[str]:
 
 
 def _names_compared(comparison: Comparison) -> Iterator[str | None]:
-    for side in (comparison.base, comparison.new):
+    for side in (comparison.base, *comparison.baselines, comparison.new):
         yield from (side.name, side.given)
     for difference in comparison.differences:
         if difference.name.startswith(HYPERPARAMETER):

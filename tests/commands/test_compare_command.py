@@ -139,6 +139,15 @@ def test_junit_does_not_depend_on_fail_on(runs: Path, tmp_path: Path, words: tup
     assert (cases["time"], cases["computation"], cases["kernels"], cases["idle"]) == (["failure"], ["failure"], ["failure"], [])
 
 
+def test_further_base_runs(runs: Path, tmp_path: Path) -> None:
+    done = compared(runs, tmp_path, "--baseline", runs / "base-report", "--baseline", runs / "base-report" / "report.json", "--json")
+    assert done.exit_code == 0, done.output
+    assert "from 3 base runs" in json.loads(done.stdout)["details"]
+    written = json.loads((tmp_path / "comparison.json").read_text("utf-8"))
+    jsonschema.validate(written, schema("comparison"))
+    assert [side["given"] for side in written["baselines"]] == [str(runs / "base-report"), str(runs / "base-report" / "report.json")]
+
+
 def test_theme_title_and_logo(runs: Path, tmp_path: Path) -> None:
     (tmp_path / "logo.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 4 2"><rect width="4" height="2"/></svg>')
     (tmp_path / "own.toml").write_text('title = "Company report"\ntheme = "dark"\nlogo = "logo.svg"\n', encoding="utf-8")

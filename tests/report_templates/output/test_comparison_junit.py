@@ -57,7 +57,7 @@ def test_failures_have_the_words_of_the_comparison(comparison: Comparison) -> No
     assert communication.text == "Threshold: 3% of a step\nNoise: ±1.00\u00a0ms"
     assert case(root, "kernels").get("message") == "nccl_reduce grew by 12.5 ms a step."
     assert case(root, "ExposedCommunication").attrib == {"message": "22% of 1 s on algo-1", "type": "IssuesFound"}
-    assert case(root, "StepOutlier").get("message") == "a verdict is missing, or the parameters differ"
+    assert case(root, "StepOutlier").get("message") == "a verdict is missing, or parameters or base runs differ"
 
 
 def test_memory_and_failed_rules(comparison: Comparison) -> None:

@@ -72,7 +72,8 @@ Span                    100 ms   113 ms  +13.0 ms             ▲ grew
 
 - World size: `2` before, `4` now. Work is divided.
 - Whether these changed, because the steps are too few to compute their noise: `data loading`.
-- Whether these rules changed, because a verdict is missing or their parameters differ: StepOutlier.
+- Whether these rules changed, because a verdict is missing, or parameters or base runs differ: StepOutlier.
+- How much equal runs differ: there is one base run.
 """
 
 
