@@ -42,13 +42,14 @@ _DEFINITIONS: Final = (
         "Where the effect is at least the threshold in percent of the kernel and 0.2% of a step, and the mean moved by more than the"
         " shortest and longest run allow, or the number of runs changed. Communication must also change by its noise.",
     ),
-    (
-        "Base runs",
-        "With several base runs, the noise of each time is at least their repeatability limit: √2 times their standard deviation, times"
-        " Student's t (99%).",
-    ),
     ("Copies", "Where bytes and time changed by the threshold, or the time alone by 10%, and the effect is 0.2% of a step."),
     ("Effect", "New minus base. Times of all processes are divided by the steps of all processes."),
+)
+
+_BASE_RUNS: Final = (
+    "Base runs",
+    "The noise of each time is at least the repeatability limit of the base runs: √2 times their standard deviation, times Student's t"
+    " (99%).",
 )
 
 
@@ -300,6 +301,8 @@ def reading(comparison: Comparison) -> Section:
             " it is in percent of the part. Other tables: the threshold in percent of the row.",
         ),
     ]
+    if comparison.baselines:
+        definitions.append(_BASE_RUNS)
     if comparison.basis.unit == "second" and comparison.whole is not None:
         definitions.append(("Per second", f"Times are divided by seconds of the GPUs' span, because: {comparison.basis.why}."))
     return Section("reading", "How to read this", lead, [Texts("definitions", definitions)])

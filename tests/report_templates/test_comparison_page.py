@@ -104,6 +104,13 @@ def test_the_markdown_fits_and_is_plain(any_comparison: Comparison) -> None:
     assert_no_reference(parts)
 
 
+def test_base_runs_are_listed_and_defined(rich_made: Comparison) -> None:
+    run = dataclasses.replace(rich_made.base, given="runs/main-2")
+    text = Reading(pages(dataclasses.replace(rich_made, baselines=(run,)), "html")).text
+    assert ("base run" in text, "runs/main-2" in text, "repeatability limit of the base runs" in text) == (True, True, True)
+    assert "repeatability limit" not in Reading(pages(rich_made, "html")).text
+
+
 def test_only_the_script_of_the_report_may_run(rich_made: Comparison) -> None:
     text = pages(rich_made, "html")
     (script,) = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)

@@ -110,12 +110,20 @@ def test_what_is_left_out_is_counted(comparison: Comparison) -> None:
     assert "- Left out here: 22 of 30 slower times; all are in `comparison.json`." in text
 
 
+def test_further_base_runs_are_named(comparison: Comparison) -> None:
+    run = dataclasses.replace(comparison.base, given="main-2")
+    text = markdown(dataclasses.replace(comparison, baselines=(run,))).decode()
+    assert "\n- Base run: `train` from `main-2`: `2 × H100 · 5 s`\n- New: " in text
+    assert "there is one base run" not in text
+
+
 @for_hostile_names
 def test_names_of_the_runs_are_data(comparison: Comparison, name: str) -> None:
     named = tuple(amount(name, 1, 9, "grown", 1) for _ in range(9))
     hostile = dataclasses.replace(
         comparison,
         base=dataclasses.replace(comparison.base, name=name, given=name, subtitle=name, status=name),
+        baselines=tuple(dataclasses.replace(comparison.base, name=name, given=name, subtitle=name) for _ in range(9)),
         new=dataclasses.replace(comparison.new, name=name, given=name, subtitle=name, status=name),
         basis=Basis("range", 9, 9, "no steps", name),
         headline=f"On different GPUs ({name} and H100), the new run is 3% slower per range {name}.",
