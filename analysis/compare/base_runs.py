@@ -42,9 +42,10 @@ def among_base_runs(compared: Comparison, base_runs: Sequence[Comparison], commu
     ``base_runs``: comparisons of the base with each further base run. Those that are divided by another unit or execute another program
     have no part in the spread. ``communicating``: operators that wait for other ranks.
     """
-    unit = compared.basis.unit, compared.basis.name
-    alike = [run for run in base_runs if (run.basis.unit, run.basis.name) == unit and not run.different_programs]
-    compared = replace(compared, baselines=tuple(run.new for run in base_runs), differences=(*_limits(base_runs), *compared.differences))
+    alike = [run for run in base_runs if _used(compared, run)]
+    compared = replace(
+        compared, baselines=tuple(run.new for run in base_runs), differences=(*_limits(compared, base_runs), *compared.differences)
+    )
     if not alike or compared.different_programs:
         return compared
 
@@ -151,10 +152,18 @@ def _rule(rule: VerdictChange, base_runs: Sequence[Comparison], same: Container[
     return replace(rule, outcome="other") if already in verdicts else replace(rule, measure_same=MEASURES.get(rule.rule) in same)
 
 
-def _limits(base_runs: Sequence[Comparison]) -> Iterable[Difference]:
+def _used(compared: Comparison, run: Comparison) -> bool:
+    """Return whether the times of a further base run are of the same work."""
+    return (run.basis.unit, run.basis.name) == (compared.basis.unit, compared.basis.name) and not run.different_programs
+
+
+def _limits(compared: Comparison, base_runs: Sequence[Comparison]) -> Iterable[Difference]:
     """Yield the differences of the further base runs from the base."""
     for run in base_runs:
-        for row in run.differences:
-            if row.limits:
-                why = "the spread of the base runs contains this difference"
-                yield Difference(f"{row.name} of a base run", row.base, f"{row.new} ({run.new.name})", why)
+        used = _used(compared, run)
+        why = "the spread of the base runs contains this difference" if used else "the spread of the base runs is without this run"
+        rows = [(row.name, row.base, row.new) for row in run.differences if row.limits]
+        if not used and not run.different_programs:
+            rows.insert(0, ("divisor", compared.basis.unit, run.basis.unit))
+        for name, base, new in rows:
+            yield Difference(f"{name} of a base run", base, f"{new} ({run.new.name})", why)

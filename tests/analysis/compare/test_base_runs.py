@@ -117,7 +117,12 @@ def test_base_runs_of_another_unit_are_not_used_and_differences_are_listed() -> 
     assert comparison.judgment is not None
     assert (comparison.verdict, comparison.judgment.runs_percent) == ("slower", None)
     limits = {row.name: (row.base, row.limits) for row in comparison.differences}
-    assert limits["world size of a base run"] == ("1", "the spread of the base runs contains this difference")
+    assert limits["world size of a base run"] == ("1", "the spread of the base runs is without this run")
+    assert limits["divisor of a base run"] == ("step", "the spread of the base runs is without this run")
+    used = compared(run(100, world_size=1), run(130, world_size=1), [run(100, world_size=2)])
+    assert {row.limits for row in used.differences if row.name.startswith("world")} == {
+        "the spread of the base runs contains this difference"
+    }
 
 
 def test_one_base_run_changes_nothing() -> None:
