@@ -11,15 +11,15 @@ from typing import Final
 
 from ...analysis.report.model import Report
 from ...analysis.report.rows import Quantiles
-from ...analysis.report.steps import Step, StepGroup
+from ...analysis.report.steps import Step, StepGroup, Steps
 from ...analysis.steps.profiled import ENOUGH
 from ...analysis.steps.step_time import (
     FROM_STEP_TO_STEP,
     lengths_by_step,
-    lengths_of,
     main_steps,
     spread_of,
     step_times,
+    times_by_step,
     work_overlaps,
 )
 from ...analysis.toolkit import wording
@@ -55,7 +55,7 @@ def steps(report: Report) -> Section:
     listed = _by_group(metrics.steps)
     spreads = {_key(group): spread_of(listed[_key(group)]) if group.on_device else group.quantiles for group in groups}
     gpu_spreads = {_key(group): group.quantiles for group in groups if group.on_device}
-    slowest, times = _slowest(groups, listed)
+    slowest, times = slowest_steps(metrics)
     began = since(report.run.started_at_ns or 0)
     blocks = [
         _distribution(groups, listed),
@@ -121,16 +121,17 @@ def _spread_columns(name: str, spreads: Mapping[tuple[object, ...], Quantiles | 
     ]
 
 
-def _slowest(groups: Sequence[StepGroup], listed: _Listed) -> tuple[list[Step], dict[Step, int]]:
+def slowest_steps(metrics: Steps) -> tuple[list[Step], dict[Step, int]]:
     """Return the slowest steps by their step time, and the known step times.
 
     These are from step to step on the device. Steps without one come last, by GPU time."""
     candidates: dict[Step, None] = {}
     times: dict[Step, int] = {}
-    for group in groups:
+    listed = _by_group(metrics.steps)
+    for group in metrics.groups:
         steps = dict.fromkeys((*group.slowest, *(listed[_key(group)] if group.on_device else ())))
         candidates |= steps
-        times |= lengths_of(list(steps)) if group.on_device else {step: step.duration_ns for step in steps}
+        times |= times_by_step(list(steps))
     return sorted(candidates, key=lambda step: (-times.get(step, 0), -step.duration_ns))[:_SLOWEST], times
 
 
