@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime
-from typing import Final
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from ...analysis.report.model import Report
 from ...analysis.report.rules import RuleResult
-
-# Characters that XML 1.0 cannot contain, not even as references.
-_FORBIDDEN: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+from ..text.formats import printable
 
 
 def junit(report: Report) -> bytes:
@@ -40,7 +36,7 @@ def junit(report: Report) -> bytes:
         ("generated", f"{generated}Z"),
         ("generator", f"{report.generator.name} {report.generator.version}"),
     ):
-        SubElement(properties, "property", {"name": name, "value": _clean(value)})
+        SubElement(properties, "property", {"name": name, "value": printable(value)})
     causes = {finding.rule: finding.explained_by for finding in report.findings if finding.explained_by}
     for result in rules:
         _case(suite, result, causes.get(result.rule))
@@ -49,19 +45,21 @@ def junit(report: Report) -> bytes:
 
 
 def _case(suite: Element, result: RuleResult, cause: str | None) -> None:
-    name = {"classname": _clean(f"postrun.{result.category}"), "name": _clean(result.rule), "time": "0"}
+    name = {"classname": printable(f"postrun.{result.category}"), "name": printable(result.rule), "time": "0"}
     case = SubElement(suite, "testcase", name)
     if result.verdict == "IssuesFound":
-        attributes = {"message": _clean(result.finding or result.reason or result.checks), "type": result.verdict}
+        attributes = {"message": printable(result.finding or result.reason or result.checks), "type": result.verdict}
         explained = f"Explained by {cause}: take that finding up first." if cause else None
-        SubElement(case, "failure", attributes).text = _clean(_lines(explained, result.recommendation or result.advice, _judged(result)))
+        SubElement(case, "failure", attributes).text = printable(_lines(explained, result.recommendation or result.advice, _judged(result)))
     elif result.verdict == "Error":
-        attributes = {"message": _clean(result.reason or "the rule failed"), "type": result.verdict}
-        SubElement(case, "error", attributes).text = _clean(_judged(result))
+        attributes = {"message": printable(result.reason or "the rule failed"), "type": result.verdict}
+        SubElement(case, "error", attributes).text = printable(_judged(result))
     elif result.verdict == "NotEvaluated":
-        SubElement(case, "skipped", {"message": _clean(result.reason or "not evaluated")}).text = _clean(_lines(result.capture))
+        SubElement(case, "skipped", {"message": printable(result.reason or "not evaluated")}).text = printable(_lines(result.capture))
     elif result.informs:
-        SubElement(case, "system-out").text = _clean(_lines(f"{result.rule} only informs; it finds no issue in any run.", result.finding))
+        SubElement(case, "system-out").text = printable(
+            _lines(f"{result.rule} only informs; it finds no issue in any run.", result.finding)
+        )
 
 
 def _judged(result: RuleResult) -> str:
@@ -73,7 +71,3 @@ def _judged(result: RuleResult) -> str:
 
 def _lines(*parts: str | None) -> str:
     return "\n".join(part for part in parts if part)
-
-
-def _clean(text: str) -> str:
-    return _FORBIDDEN.sub("\ufffd", text)
