@@ -68,7 +68,7 @@ def steps(report: Report) -> Section:
             *_spread_columns("Step time", spreads),
             *_spread_columns("GPU time", gpu_spreads),
             pdf_rows=8,
-            weight=lambda group: group.quantiles.p50,
+            weight=_against_kind(groups),
         ),
         _over_index(report, listed, groups),
         table(
@@ -95,6 +95,15 @@ def steps(report: Report) -> Section:
         filter(None, (_step_time(report), _lead(groups, listed), outside_sentence(metrics.outside), metrics.profiled, metrics.trend))
     )
     return Section("steps", "Steps", say("{}", lead), blocks)
+
+
+def _against_kind(groups: Sequence[StepGroup]) -> Callable[[StepGroup], float]:
+    """Divide medians by that of the groups of the same phase and clock."""
+    medians: dict[tuple[str | None, bool], list[float]] = defaultdict(list)
+    for group in groups:
+        medians[group.phase, group.on_device].append(group.quantiles.p50)
+    typical = {kind: statistics.median(values) for kind, values in medians.items()}
+    return lambda group: group.quantiles.p50 / (typical[group.phase, group.on_device] or 1.0)
 
 
 def _measures(step_time: bool, gpu_time: bool) -> str:
