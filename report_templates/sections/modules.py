@@ -13,6 +13,7 @@ from ..blocks import Details, Figure, Only, Section, coded, name, say
 from ..blocks.tables import Cell, Col, Table, table, word
 from ..figures.flame_graph import Bar, flame_graph
 from ..figures.stacked_bars import Part
+from ..figures.svg import SMALL
 from ..text.formats import clip, count, duration, percent, percent_of, plural
 
 _UNKNOWN: Final = "The modules are not known of this run: make the report again from the traces."
@@ -126,7 +127,8 @@ def _flames(rows: Sequence[Module], total_ns: int) -> Figure | None:
     caption = say(
         "Device time by module: a bar is as wide as its time and is below the module around it; the uncovered part is its own time."
     )
-    return Figure("modules-flame", flame_graph(bars, kinds, total_ns / 1e9), alt, caption)
+    small = flame_graph(bars, kinds, total_ns / 1e9, titles=False, figure_width=SMALL)
+    return Figure("modules-flame", flame_graph(bars, kinds, total_ns / 1e9), alt, caption, small=small)
 
 
 def _bars(rows: Sequence[Module], total_ns: int) -> tuple[list[Bar], int]:

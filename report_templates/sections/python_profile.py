@@ -16,6 +16,7 @@ from ..blocks import Block, Details, Figure, Only, Section, Texts, coded, name, 
 from ..blocks.tables import PDF_ROWS, Cell, Col, Table, table, word
 from ..figures.flame_graph import Bar, flame_graph
 from ..figures.stacked_bars import Part
+from ..figures.svg import SMALL
 from ..text.formats import UNKNOWN, capitalized, clip, count, duration, glued, percent, percent_of, plural
 from .steps import slowest_steps
 
@@ -236,8 +237,9 @@ def _flame(number: int, flame: FlameGraph) -> Figure:
         "The tree is that of the profiler." if flame.exact else "The tree is an estimate from who called whom.",
         f" {plural(flame.folded, 'function')} are in no frame of their own." if flame.folded > 1 else "",
     )
-    svg = flame_graph([_bar(frame, flame.total_s) for frame in flame.frames], legend, flame.total_s)
-    return Figure(f"python-profile-flame-{number}", svg, _described(flame), caption)
+    bars = [_bar(frame, flame.total_s) for frame in flame.frames]
+    small = flame_graph(bars, legend, flame.total_s, titles=False, figure_width=SMALL)
+    return Figure(f"python-profile-flame-{number}", flame_graph(bars, legend, flame.total_s), _described(flame), caption, small=small)
 
 
 def _bar(frame: FlameFrame, total_s: float) -> Bar:

@@ -92,9 +92,7 @@ def _strips(timeline: Timeline, view: View, shades: str, marks: Sequence[Mark]) 
     )
     within = [mark for mark in marks if any(view.start_ns < at < view.end_ns for at in (mark.start, mark.end))]
     draw = partial(gantt, rows, view.start_ns, view.end_ns, origin=view.start_ns, marks=within)
-    # The many events of all devices would need most of the page's text once more.
-    small = "" if view.key == "devices" else draw(width=SMALL)
-    return Figure(f"timeline-{view.key}", draw(), f"{heading}: {label}; tracks: {names}", caption, small=small)
+    return Figure(f"timeline-{view.key}", draw(), f"{heading}: {label}; tracks: {names}", caption, small=draw(width=SMALL))
 
 
 def _path(timeline: Timeline, track: int) -> list[int]:

@@ -473,6 +473,25 @@ def test_a_strip_shows_the_kind_and_time_of_events(browse: Any) -> None:
     assert keys == ["Steps: step, 8 min 25 s to 10 min 17 s", "GPU-0: computation, 8 min 25 s to 10 min 17 s"]
 
 
+def test_bars_of_steps_show_their_parts(browse: Any, rich: Report) -> None:
+    """On hover and with the keys; figures of single ranks are drawn alike."""
+    bars = rich.step_breakdown.mean
+    bar, count = bars[1], len(bars)
+    *_, texts, key = browse(
+        OPEN,
+        {"wait": 200, "run": POINT.format(mark="#step-breakdown-mean [data-bars]", places=[[1.5 / count, 0.5]])},
+        {"focus": "#step-breakdown-mean svg", "key": "Escape"},
+        {"key": "ArrowRight", "run": KEYED},
+    )[:4]
+    label, _, parts = texts[0].partition(": ")
+    assert label == f"Step {bar.first}" if bar.first == bar.last else f"Step {bar.first}–{bar.last}"
+    name, number, unit = parts.split(", ")[0].rsplit(" ", 2)
+    assert (name, float(number) * {"ms": 1e6, "s": 1e9, "µs": 1e3}[unit]) == (
+        "computation", pytest.approx(bar.computation_ns / bar.steps, rel=0.01)
+    )  # fmt: skip
+    assert key.startswith(f"Step {bars[0].first}")
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_in_what_is_highlighted(browse: Any, scheme: str) -> None:
     figure = "#time-breakdown-devices svg"
