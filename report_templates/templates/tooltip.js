@@ -148,7 +148,7 @@
   function stepsOf(field) {
     const [scale, ...labels] = field.dataset.bars.split("|"), [unit, per, left, slot] = scale.split(" "), steps = labels.map((label) => [label]);
     for (const path of field.ownerSVGElement.querySelectorAll("[data-part]")) {
-      for (const [at, , wide, tall] of boxesOf(path)) steps[Math.floor((at + wide / 2 - left) / slot)]?.push(`${path.dataset.part} ${time(tall * per, unit, per)}`);
+      for (const [at, , wide, tall] of boxesOf(path)) steps[Math.floor((at + wide / 2 - left) / slot)]?.push(`${path.dataset.part} ${time(tall * per, unit, per * 10)}`);
     }
     return steps.map(([label, ...parts]) => ` ${label}: ${parts.join(", ") || "no time"}`);
   }
