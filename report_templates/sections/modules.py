@@ -65,10 +65,10 @@ def _lead(report: Report, coverage: ModuleCoverage) -> Markup:
         first = max(named, key=lambda row: row.self_device_ns)
         sentences.append(
             say(
-                "{}{} of the device time belongs to modules{}; the most to {}, {} of its own.",
+                "{}{} of the device time can be assigned to modules{}. {} takes the most, {} without the modules inside it.",
                 "Only " if coverage.known_percent < _LOW_PERCENT else "",
                 percent(coverage.known_percent),
-                f", named by {coverage.source}" if coverage.source else "",
+                f", by {coverage.source}" if coverage.source else "",
                 name(first.path, 60),
                 duration(first.self_device_ns),
             )
@@ -79,9 +79,8 @@ def _lead(report: Report, coverage: ModuleCoverage) -> Markup:
     if coverage.lines_percent is not None and lines:
         sentences.append(
             say(
-                "{} of {} comes from known lines; the most from {}, {}.",
+                "{} of the device time comes from known lines; the most from {}, {}.",
                 percent(coverage.lines_percent),
-                "it" if coverage.known_percent is not None else "the device time",
                 name(_short(lines[0].line), 60),
                 duration(lines[0].device_ns),
             )

@@ -48,8 +48,8 @@ def lead(section: Section) -> str:
 
 def test_the_lead_states_coverage_and_the_longest_module_and_line(rich: Report) -> None:
     assert lead(modules(of(rich))) == (
-        "Only 75.0% of the device time belongs to modules, named by module calls; the most to Net/a, 30.0 ms of its own."
-        " 62.5% of it comes from known lines; the most from project/train.py:12, 50.0 ms."
+        "Only 75.0% of the device time can be assigned to modules, by module calls. Net/a takes the most, 30.0 ms without the modules"
+        " inside it. 62.5% of the device time comes from known lines; the most from project/train.py:12, 50.0 ms."
     )
     assert not lead(modules(of(rich, coverage=dataclasses.replace(COVERAGE, known_percent=80.0)))).startswith("Only")
 
