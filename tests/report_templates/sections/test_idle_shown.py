@@ -22,8 +22,8 @@ MS = 10**6
     ],
 )
 def test_the_lead_states_the_largest_cause(rich: Report, times: tuple[int, int, int, int], cause: str) -> None:
-    host, kernel, other, waiting = (time * MS for time in times)
-    row = Idle("node-0", 0, 0, 7, gaps=4, host_wait_ns=host, kernel_wait_ns=kernel, other_ns=other, waiting_ns=waiting)
+    host, kernel, rest, waiting = (time * MS for time in times)
+    row = Idle("node-0", 0, 0, 7, gaps=4, host_wait_ns=host, kernel_wait_ns=kernel, other_ns=rest, waiting_ns=waiting)
     lead = idle(dataclasses.replace(rich, idle=(row,))).lead.replace("\u00a0", " ")
     assert lead == (
         f"1 stream ran nothing in 4 gaps, 10.0 ms in total. In 60.0% of this time, {cause}. Other streams of the GPU may run meanwhile, so"
