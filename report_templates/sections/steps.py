@@ -7,6 +7,7 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Final
 
 from ...analysis.report.model import Report
@@ -26,7 +27,7 @@ from ...analysis.toolkit import wording
 from ..blocks import FEWEST, Figure, Section, say, worth_drawing
 from ..blocks.pooled import binned, pooled
 from ..blocks.spans import step_span
-from ..blocks.tables import Cell, Col, table
+from ..blocks.tables import Cell, Col, outliers_first, table
 from ..figures import distribution
 from ..figures.axes import time_unit
 from ..figures.lines import Line, Panel, lines
@@ -41,6 +42,7 @@ _POINTS = 400  # of one line
 _ROWS: Final = 8  # of the figure of step times
 _MIN_STEPS = 10  # steps at least for outer percentiles
 _SLOWEST: Final = 10  # listed steps
+_GROUPS: Final = 8  # processes and phases that the PDF lists
 _Listed = defaultdict[tuple[object, ...], list[Step]]  # The steps that the report lists, by group
 
 
@@ -56,19 +58,20 @@ def steps(report: Report) -> Section:
     spreads = {_key(group): spread_of(listed[_key(group)]) if group.on_device else group.quantiles for group in groups}
     gpu_spreads = {_key(group): group.quantiles for group in groups if group.on_device}
     slowest, times = slowest_steps(metrics)
+    crowded = len(groups) > _GROUPS
     began = since(report.run.started_at_ns or 0)
     blocks = [
         _distribution(groups, listed),
         table(
             "steps-groups",
             f"{_measures(any(spreads.values()), bool(gpu_spreads))} by process",
-            groups,
+            _of_each_kind(groups) if crowded else groups,
             Col("Process", label, kind="name"),
             Col("Steps", lambda group: group.quantiles.count, count),
             *_spread_columns("Step time", spreads),
             *_spread_columns("GPU time", gpu_spreads),
-            pdf_rows=8,
-            weight=_against_kind(groups),
+            pdf_rows=_GROUPS,
+            note="The rows farthest from the median of their kind come first, the kinds in turn." if crowded else None,
         ),
         _over_index(report, listed, groups),
         table(
@@ -97,13 +100,15 @@ def steps(report: Report) -> Section:
     return Section("steps", "Steps", say("{}", lead), blocks)
 
 
-def _against_kind(groups: Sequence[StepGroup]) -> Callable[[StepGroup], float]:
-    """Divide medians by that of the groups of the same phase and clock."""
-    medians: dict[tuple[str | None, bool], list[float]] = defaultdict(list)
+def _of_each_kind(groups: Sequence[StepGroup]) -> list[StepGroup]:
+    """Sort groups by the distance from the median of their kind, the kinds in turn.
+
+    Groups of one kind have the same phase and clock."""
+    kinds: dict[tuple[str | None, bool], list[StepGroup]] = defaultdict(list)
     for group in groups:
-        medians[group.phase, group.on_device].append(group.quantiles.p50)
-    typical = {kind: statistics.median(values) for kind, values in medians.items()}
-    return lambda group: group.quantiles.p50 / (typical[group.phase, group.on_device] or 1.0)
+        kinds[group.phase, group.on_device].append(group)
+    ordered = [outliers_first(members, lambda group: group.quantiles.p50) for members in kinds.values()]
+    return [group for turn in zip_longest(*ordered) for group in turn if group is not None]
 
 
 def _measures(step_time: bool, gpu_time: bool) -> str:

@@ -24,7 +24,7 @@ def test_processes_are_ranked_among_steps_of_their_kind(rich: Report) -> None:
         for rank, median in ranks.items()
     )  # fmt: skip
     section = steps(dataclasses.replace(rich, steps=Steps((), groups, (), None)))
-    assert [cells[0].text for cells in section.tables["groups"].rows[:3]] == ["rank 3 TRAIN", "rank 9 EVAL", "rank 0 TRAIN"]
+    assert [cells[0].text for cells in section.tables["groups"].rows[:4]] == ["rank 3 TRAIN", "rank 9 EVAL", "rank 0 TRAIN", "rank 0 EVAL"]
 
 
 def test_the_slowest_step_is_that_of_the_longest_time_from_step_to_step(rich: Report) -> None:
