@@ -17,9 +17,14 @@ _UNSAFE: Final = re.compile(
 )
 
 
+def escape_of(character: str) -> str:
+    """Write a character like Python: ``\\x1b``, ``\\u6570``, ``\\U0001f680``."""
+    return character.encode("unicode_escape").decode("ascii")
+
+
 def escaped(text: str) -> str:
     """Make unsafe characters visible (``\\x1b``); keep tabs and newlines."""
-    return _UNSAFE.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+    return _UNSAFE.sub(lambda found: escape_of(found[0]), text)
 
 
 def escaped_line(text: str) -> str:

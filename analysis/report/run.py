@@ -116,7 +116,8 @@ class Summary:
 class JobStatistics:
     """Times of the job; initialization, training loop and finalization as documented for the hosted report, with the loop's end at the
     last step's END. Step-derived fields are None with fewer than two steps. ``absent``: why, in a sentence. ``captured_only``: there
-    are only profiler traces, so that the times are those of the captured window and not of the job."""
+    are only profiler traces, so that the times are those of the captured window and not of the job. ``apart_ns``: if the files are not of
+    one run, the longest time between one file and the next; the times of a job are not known then."""
 
     started_at_ns: int | None
     ended_at_ns: int | None
@@ -131,6 +132,7 @@ class JobStatistics:
     finalization_percent: float | None
     absent: str | None
     captured_only: bool = False
+    apart_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)

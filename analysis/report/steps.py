@@ -164,7 +164,7 @@ class StepBreakdown:
 class RankRow(OfProcess):
     """One rank over the steps that several ranks have; times are means per step. ``waiting_ns``: communication beyond that of the rank
     with least of it in the same step, in each process group of its own. ``excess_percent``, ``steps_over``, ``others_wait_ns``,
-    ``straggler``: from StragglerRank. ``waiting_group``: of several process groups the one in which the rank waits longest."""
+    ``straggler``: from StragglerRank. ``waiting_group``: of several process groups the one with most of ``waiting_ns``."""
 
     device: int
     steps: int

@@ -22,6 +22,14 @@ _NO_STEPS: Final = (
 )
 _STOPPED: Final = "The recording was stopped {} before the job ended: how long the training loop and finalization were is not known."
 _GAPS: Final = "In {} of it nothing was recorded."
+_APART: Final = "The files are from different times, up to {} apart, so the times of a job are not known."
+_LONGEST_PAUSE_NS: Final = 3_600 * 10**9  # between the files of one run
+_PAUSE: Final = f"""
+    SELECT max(first_ns - until) FROM (
+        SELECT first_ns, max(last_ns) OVER (ORDER BY first_ns, last_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS until
+        FROM source WHERE first_ns >= {FIRST_EPOCH_NS}
+    ) WHERE EXISTS (FROM ingest_note WHERE code = 'several_runs')
+"""
 _ONE_STEP: Final = "Only one step was recorded; the training loop cannot be told from initialization and finalization with fewer than two."
 _RELATIVE: Final = "The steps' times count from an anchor and cannot be set against the rest of the run, which has absolute times."
 _STEPS: Final = """
@@ -39,8 +47,10 @@ def job_statistics(store: Store) -> JobStatistics:
 
     The training loop lasts from the start of the first step of any process to the end of the last one, including its GPU activity.
     Initialization comes before it, finalization after it. Percentages are of the job's duration. If a process with steps stopped
-    recording before the job ended, the end of the loop is unknown.
+    recording before the job ended, the end of the loop is unknown. Files of several runs with a long pause between them have no job.
     """
+    if (apart := store.frame(_PAUSE).item() or 0) > _LONGEST_PAUSE_NS:
+        return JobStatistics(*(None,) * 11, _APART.format(wording.duration(apart)), apart_ns=apart)
     started, ended = _limits(store)
     unrecorded = _unrecorded(store)
     steps = store.frame(_STEPS) if store.has_rows("step") else pl.DataFrame(schema={"first": pl.Int64, "last": pl.Int64})

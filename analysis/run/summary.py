@@ -46,7 +46,7 @@ def _subtitle(data: SummaryData, ranks: int) -> str:
         _machines(data.report.nodes, [device for device in data.report.devices if device.used]),
         run.framework,
         words if (words := program_words(data.report.program, base=False)) != TRAINING else None,
-        wording.duration(duration) if duration and not data.apart_ns else None,
+        wording.duration(duration) if duration and not (data.apart_ns or data.report.job_statistics.apart_ns) else None,
         run.status if run.status != "unknown" else None,
         f"data: {data_state(run, data.report.data_quality, ranks)}" if run.sources or data.report.processes else None,
     ]

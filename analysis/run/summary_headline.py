@@ -233,4 +233,4 @@ def _slow_sentence(steps: Steps) -> str:
         which = f", {longest.name}, in which {longest.step.profiled} was on,"
     else:
         which = f", {longest.name},"
-    return f"The longest{which} took {wording.duration(longest.step.duration_ns)}, {wording.significant(longest.ratio)} times as long."
+    return f"The longest{which} took {wording.duration(longest.ns)}, {wording.significant(longest.ratio)} times as long."

@@ -11,7 +11,7 @@ import polars as pl
 from ..report.rows import Quantiles
 from ..report.steps import Step, Steps
 from ..steps.profiled import others_of
-from ..steps.step_time import main_steps, step_times
+from ..steps.step_time import main_steps, step_times, times_by_step
 from ..toolkit import wording
 from ..toolkit.quantiles import quantiles
 
@@ -27,23 +27,25 @@ def spread(steps: Steps) -> Quantiles | None:
 
 @dataclass(frozen=True, slots=True)
 class LongestStep:
-    """The longest of several steps. ``ratio``: its duration / the median. ``name``: "step 120", "step 120 of rank 3"."""
+    """The longest of several steps. ``ns``: its step time. ``ratio``: to the median. ``name``: "step 120", "step 120 of rank 3"."""
 
     step: Step
+    ns: int
     ratio: float
     name: str
 
 
 def longest_step(steps: Steps) -> LongestStep | None:
-    """Return the longest main step, if possible an unprofiled one; None if few."""
-    every = main_steps(steps.steps)
-    candidates = others_of(every)
-    if len(candidates) < SEVERAL or (median := statistics.median(step.duration_ns for step in every)) <= 0:
+    """Return the longest main step by step time, unprofiled if possible; None if few."""
+    every, median = main_steps(steps.steps), step_times(steps)
+    times = times_by_step(every)
+    candidates = [step for step in others_of(every) if step in times]
+    if len(candidates) < SEVERAL or median is None:
         return None
-    longest = max(candidates, key=lambda step: step.duration_ns)
+    longest = max(candidates, key=lambda step: times[step])
     several = len({(step.node, step.rank, step.pid) for step in candidates}) > 1
     of = f" of {wording.process(longest.node, longest.rank, longest.pid)}" if several else ""
-    return LongestStep(longest, longest.duration_ns / median, f"{wording.step(longest.index, longest.again)}{of}")
+    return LongestStep(longest, times[longest], times[longest] / median.median_ns, f"{wording.step(longest.index, longest.again)}{of}")
 
 
 def profiled_left_out(steps: Steps) -> bool:

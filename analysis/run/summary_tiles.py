@@ -94,7 +94,7 @@ def _longest_step(data: SummaryData) -> Tile:
     if longest is None:
         too_short = f"fewer than {SEVERAL} steps{' without a profiler' if profiled_left_out(data.report.steps) else ''}"
         return _unknown(key, label, too_short if data.report.steps.steps else "no steps recorded", "steps")
-    ns, profiler = longest.step.duration_ns, longest.step.profiled
+    ns, profiler = longest.ns, longest.step.profiled
     without = ", without profiled steps" if profiled_left_out(data.report.steps) else f", with {profiler} on" if profiler else ""
     detail = f"{longest.name}, {wording.significant(longest.ratio)} times the median{without}"
     return Tile(key, label, wording.duration(ns), detail, "steps", ns, "ns")

@@ -34,7 +34,7 @@ _FIGURES: Final = {
     "step": "step_ns",
     "computation": "computation_ns",
     "communication": "communication_ns",
-    "waiting": "waiting_ns",
+    "extra communication": "waiting_ns",
     "exposed communication": "exposed_communication_ns",
     "exposed memory operations": "exposed_memory_ns",
     "idle": "idle_ns",
@@ -225,12 +225,12 @@ def _sentences(
     known = [(row.waiting_ns, row) for row in rows if row.waiting_ns is not None]
     if not known:
         return (first,)
-    waiting, row = max(known, key=lambda item: item[0])
-    if not waiting:
+    extra, row = max(known, key=lambda item: item[0])
+    if not extra or (stragglers and not row.waiting_group):  # the first sentence has the extra time because of a straggler
         return (first,)
     group = f", most of it in {row.waiting_group}" if row.waiting_group else ""
     return (
         first,
-        f"{capitalized(place(row.node, row.rank, row.device))} waits longest in collectives: {duration(waiting)} of its"
-        f" {duration(row.communication_ns)} of communication per step{group}.",
+        f"{capitalized(place(row.node, row.rank, row.device))} communicates for {duration(row.communication_ns)} per step,"
+        f" {duration(extra)} more than the rank with the least communication{group}.",
     )

@@ -120,6 +120,13 @@ def lengths_of(steps: Sequence[Step]) -> dict[Step, int]:
     return lengths
 
 
+def times_by_step(steps: Sequence[Step]) -> dict[Step, int]:
+    """Return the known step times of steps of one phase.
+
+    They are from step to step for steps that are timed on the device, and the duration on the host for others."""
+    return lengths_of([step for step in steps if step.on_device]) | {step: step.duration_ns for step in steps if not step.on_device}
+
+
 def spread_of(steps: Sequence[Step]) -> Quantiles | None:
     """Return the quantiles of the times from step to step; None if none is known."""
     return quantiles(pl.Series(list(lengths_of(steps).values()), dtype=pl.Int64))

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
+from ...messages import escaped
+
 EXAMINED: Final = 8192  # characters; real names reach 4,000, and the rest repeats the template arguments
 
 
@@ -145,7 +147,7 @@ def short_name(name: str, *, limit: int = SHORT) -> str:
 
     Return type, parameter list, template arguments, endings from builds and namespaces without information (`at::native`) are cut. A
     function that only carries another one is followed by that function: `reduce_kernel[MeanOps]`. Longer names lose their least informative
-    parts, then their middle. Control and direction characters are dropped, so that a name cannot disturb its line.
+    parts, then their middle. Control and direction characters are escaped, so that a name cannot disturb its line.
 
     Raises ValueError for a limit below 1.
     """
@@ -153,8 +155,8 @@ def short_name(name: str, *, limit: int = SHORT) -> str:
         raise ValueError(f"short_name: limit must be at least 1, not {limit}")
     if not name:
         return ""
-    text = " ".join(name[:EXAMINED].split())
-    text = "".join(c for c in text if unicodedata.category(c) not in {"Cc", "Cf", "Cs"}).strip()
+    text = escaped(" ".join(name[:EXAMINED].split()))
+    text = "".join(c for c in text if unicodedata.category(c) != "Cf").strip()
     short = _mangled(text) if text.startswith("_Z") else _demangled(text)
     if not any(c.isalnum() for c in short):  # the name itself was cut: "](javascript:x)"
         short = text or "(blank)"

@@ -6,6 +6,7 @@ the lower edge of a shared column. Kinds also differ in height and edge, so that
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -21,6 +22,7 @@ from .palette import GRID, INK, MEANINGS, MUTED, ON, PAPER
 
 _TOP, _LEGEND, _ROW, _BAR, _RIGHT = 28.0, 15.0, 16.5, 13.0, 12.0
 _COLUMN: Final = 1.5  # px
+_SMALL_COLUMN: Final = 4.5  # px, on a narrow screen, whose strips would else be as long; a multiple, by which tooltip.js knows columns
 _HATCH: Final = 9.0  # px between lines
 _MARK: Final = 8.0  # px above the strips: marks over them would hide the events of a short profile window
 _LETTERS: Final = 7  # a shortened name needs at least, to be distinct
@@ -70,13 +72,14 @@ def gantt(
     ``marks`` are cut at both ends.
     """
     labels, widest = svg.column((row.label for row in rows), 34, min(200.0, 0.36 * width), 10)
-    left = 12 + widest
+    left = math.ceil(12 + widest)  # whole, so that columns have one decimal
     scale = (width - left - _RIGHT) / max(high - low, 1.0)
     kinds = [kind for kind in range(len(KINDS)) if any(not row.level and bool((row.kind == kind).any()) for row in rows)]
     body, top = _legend(kinds, width)
     top += shared.NAMES + _MARK if marks else 0.0
     bottom = top + _ROW * len(rows)
     unit = time_unit(max(high - origin, 1.0))
+    column = _COLUMN if width > svg.SMALL else _SMALL_COLUMN
     for tick in nice_ticks((low - origin) / unit.nanoseconds, (high - origin) / unit.nanoseconds, 7 if width > svg.NARROW else 3):
         x = left + (tick * unit.nanoseconds + origin - low) * scale
         body.append(svg.line(x, top - 3, x, bottom, GRID))
@@ -91,14 +94,16 @@ def gantt(
     for number, (label, row) in enumerate(zip(labels, rows, strict=True)):
         y = top + _ROW * number
         body.append(svg.text(left - 7, y + _BAR / 2 + 3.5, label, anchor="end", size=10))
-        body += _line(row, left, y, low, high, scale) if row.level else _strip(row, left, y, low, high, scale, origin, unit)
+        body += _line(row, left, y, low, high, scale) if row.level else _strip(row, left, y, low, high, scale, origin, unit, column)
         for begin, end in row.gaps:
             body += _blank(left + (max(begin, low) - low) * scale, left + (min(end, high) - low) * scale, y)
     body += shared.before(marks, across, top - _MARK - 2, top - 2, width - _RIGHT)
     return svg.document(width, bottom + 18, body)
 
 
-def _strip(row: Row, left: float, y: float, low: float, high: float, scale: float, origin: float, unit: TimeUnit) -> list[str]:
+def _strip(
+    row: Row, left: float, y: float, low: float, high: float, scale: float, origin: float, unit: TimeUnit, column: float
+) -> list[str]:
     start = (np.clip(row.start, low, high) - low) * scale
     end = (np.clip(row.end, low, high) - low) * scale
     wide = end - start
@@ -117,11 +122,11 @@ def _strip(row: Row, left: float, y: float, low: float, high: float, scale: floa
             edges.append(f"M{svg.number(left + at)} {svg.number(y)}h{across}v2h-{across}z")
 
     short = np.flatnonzero(~separate & (end >= start) & (row.end >= low) & (row.start <= high))
-    columns = int((high - low) * scale / _COLUMN) + 1
+    columns = int((high - low) * scale / column) + 1
     if len(short):
         covered = np.zeros((len(KINDS), columns))
-        middle = np.minimum(((start[short] + end[short]) / 2 / _COLUMN).astype(np.int64), columns - 1)
-        np.add.at(covered, (row.kind[short], middle), wide[short] / _COLUMN)
+        middle = np.minimum(((start[short] + end[short]) / 2 / column).astype(np.int64), columns - 1)
+        np.add.at(covered, (row.kind[short], middle), wide[short] / column)
         talk = _level(covered[_TALK])
         covered[_TALK] = 0
         kind = covered.argmax(axis=0)
@@ -132,7 +137,7 @@ def _strip(row: Row, left: float, y: float, low: float, high: float, scale: floa
         coded = (talk * (_LEVELS + 1) + level) * len(KINDS) + kind
         bounds = np.flatnonzero(np.diff(coded, prepend=-1, append=-1))
         for first, after in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
-            at, width = first * _COLUMN, (after - first) * _COLUMN
+            at, width = first * column, (after - first) * column
             overlaid = bool(level[first]) and bool(talk[first])
             if level[first]:
                 put(int(kind[first]), int(level[first]), at, width, cut=_SHARED if overlaid else 0.0)

@@ -13,12 +13,12 @@ from . import svg
 from .palette import GRID, INK, MEANINGS, MUTED
 from .stacked_bars import Part
 
-WIDTH: Final = 720.0
 _HEIGHT: Final = 250.0  # of the plot
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52.0, 14.0, 20.0, 36.0
 _LARGEST: Final = 15.0  # radius of the point with the longest time
 _SMALLEST: Final = 2.2
 _SIZE: Final = 9.5
+_LINE: Final = 14.0  # of the legend
 _NEXT: Final = 8.0  # px between a point and its label at most, without a line
 _DECADES: Final = 7.0  # of each axis at most, counted from its upper end
 _ROOM: Final = 0.2  # decades between the outermost values and the edges
@@ -56,13 +56,18 @@ class Roof:
 
 @dataclass(frozen=True, slots=True)
 class _Axes:
-    """Decades at the ends of the axes."""
+    """Decades at the ends of the axes, and the width of the figure."""
 
     x: tuple[float, float]
     y: tuple[float, float]
+    width: float
+
+    @property
+    def right(self) -> float:
+        return self.width - _RIGHT
 
     def across(self, decade: float) -> float:
-        return _LEFT + (WIDTH - _LEFT - _RIGHT) * (decade - self.x[0]) / (self.x[1] - self.x[0])
+        return _LEFT + (self.right - _LEFT) * (decade - self.x[0]) / (self.x[1] - self.x[0])
 
     def up(self, decade: float) -> float:
         return _TOP + _HEIGHT * (self.y[1] - decade) / (self.y[1] - self.y[0])
@@ -81,6 +86,7 @@ class _Lines:
 class _Labels:
     """Labels that do not cover each other, nor what else is in ``taken``."""
 
+    figure_width: float
     taken: list[_Box] = field(default_factory=list)
 
     def positioned(
@@ -93,7 +99,7 @@ class _Labels:
         width = svg.width_of(label, _SIZE, code=code)
         for left, baseline in spots:
             box = (left, baseline - 8.0, left + width, baseline + 2.0)
-            inside = box[0] >= _LEFT + 1 and box[1] >= _TOP - 6 and box[2] <= WIDTH - 4 and box[3] <= _TOP + _HEIGHT
+            inside = box[0] >= _LEFT + 1 and box[1] >= _TOP - 6 and box[2] <= self.figure_width - 4 and box[3] <= _TOP + _HEIGHT
             if not inside or any(_overlap(box, other) for other in (*self.taken, *avoid)):
                 continue
             text = svg.text(left, baseline, label, size=_SIZE, code=code)
@@ -109,20 +115,26 @@ class _Labels:
         return []
 
 
-def roofline(points: Sequence[Point], roofs: Sequence[Roof], tb_per_s: float | None, memory: str, kinds: Sequence[Part]) -> str:
+def roofline(
+    points: Sequence[Point], roofs: Sequence[Roof], tb_per_s: float | None, memory: str, kinds: Sequence[Part], *, width: float = svg.WIDE
+) -> str:
     """Return SVG text.
 
     ``tb_per_s``: bandwidth of the memory, with its label; None: the roofs are level lines. Intensity, rates and roofs are
     positive. Points more than seven decades below the largest values are left out."""
     ridges = [roof.tflops / tb_per_s for roof in roofs] if tb_per_s else []
-    axes = _Axes(_ends([*(p.intensity for p in points), *ridges]), _ends([*(p.tflops for p in points), *(roof.tflops for roof in roofs)]))
+    x_ends, y_ends = (
+        _ends([*(p.intensity for p in points), *ridges]),
+        _ends([*(p.tflops for p in points), *(roof.tflops for roof in roofs)]),
+    )
+    axes = _Axes(x_ends, y_ends, width)
     drawn = sorted((point for point in points if axes.contain(point)), key=lambda point: -point.weight)
     most = max((point.weight for point in drawn), default=0.0)
     circles = [
         (point, axes.across(math.log10(point.intensity)), axes.up(math.log10(point.tflops)), _radius(point.weight, most)) for point in drawn
     ]
     rings = [(x - r, y - r, x + r, y + r) for _, x, y, r in circles]
-    labels = _Labels()
+    labels = _Labels(width)
     lines, ends = _roofs(axes, roofs, tb_per_s)
     labels.taken.extend(lines.boxes)
     body = _grid(axes) + lines.drawn
@@ -138,15 +150,20 @@ def roofline(points: Sequence[Point], roofs: Sequence[Roof], tb_per_s: float | N
     if tb_per_s:
         body += labels.positioned(memory, _along(axes, tb_per_s, svg.width_of(memory, _SIZE)), rings)
     x, y = _LEFT, _TOP + _HEIGHT + 29
+    if width < svg.NARROW:  # the name of the axis takes the first line
+        y += _LINE
     for kind in kinds:
+        wide = 14 + svg.width_of(kind.name, _SIZE)
+        if x > _LEFT and x + wide > width:
+            x, y = _LEFT, y + _LINE
         body.append(svg.circle(x + 5, y - 3.5, 4.5, MEANINGS[kind.meaning], MEANINGS[kind.meaning], opacity=_PALE * kind.shade))
         body.append(svg.text(x + 14, y, kind.name, size=_SIZE))
-        x += 14 + svg.width_of(kind.name, _SIZE) + 14
-    return svg.document(WIDTH, _TOP + _HEIGHT + _BOTTOM, body)
+        x += wide + 14
+    return svg.document(width, y + _BOTTOM - 29, body)
 
 
 def _grid(axes: _Axes) -> list[str]:
-    bottom, right = _TOP + _HEIGHT, WIDTH - _RIGHT
+    bottom, right = _TOP + _HEIGHT, axes.right
     body = [svg.text(_LEFT, _TOP - 8, "rate (TFLOP/s)", fill=MUTED, size=_SIZE)]
     for decade in range(math.ceil(axes.y[0]), math.floor(axes.y[1]) + 1):
         y = axes.up(decade)
@@ -163,7 +180,7 @@ def _roofs(axes: _Axes, roofs: Sequence[Roof], tb_per_s: float | None) -> tuple[
     """Draw the roofs.
 
     Also return the labels of the level ones, with their spots."""
-    right = WIDTH - _RIGHT
+    right = axes.right
     drawn: list[str] = []
     boxes: list[_Box] = []
     labels: list[tuple[str, list[_Spot]]] = []

@@ -30,13 +30,11 @@ class Bar:
     note: str = ""
 
 
-def step_bars(
-    parts: Sequence[Part], bars: Sequence[Bar], below: Part, unit: str, *, top: float, titles: bool = True, width: float = svg.WIDE
-) -> str:
+def step_bars(parts: Sequence[Part], bars: Sequence[Bar], below: Part, unit: str, *, top: float, width: float = svg.WIDE) -> str:
     """Return SVG text; values are in ``unit``.
 
-    Bars longer than ``top`` end there, with their length above. ``titles``: tooltips of the parts, which are most of the text; without
-    them a part of all bars is one path.
+    Bars longer than ``top`` end there, with their length above. A part of all bars is one path, from which tooltip.js reads the values; the
+    field behind the bars has their labels.
     """
     used = [i for i in range(len(parts)) if any(bar.values[i] > 0 for bar in bars)]
     depth = max(bar.below for bar in bars)
@@ -58,13 +56,9 @@ def step_bars(
     gaps: list[str] = []
     paths: dict[Part, list[str]] = {}
 
-    def draw(bar: Bar, part: Part, value: float, box: tuple[float, float, float, float]) -> None:
-        if titles:
-            title = f"{_steps(bar)}, {part.name}: {significant(value)} {unit}"
-            body.append(svg.rect(*box, MEANINGS[part.meaning], opacity=part.shade, title=title))
-        else:
-            paths.setdefault(part, []).append(_box(*box))
-
+    labels = [f"{bar.label}{' (bar cut)' if sum(bar.values) > top * (1 + 1e-9) else ''}" for bar in bars]
+    data = f' data-bars="{svg.text_of("|".join([f"{unit} {1 / scale:.7g} {_LEFT:g} {slot:.7g}", *labels]))}"'
+    body.append(svg.rect(_LEFT, top_y, width - _LEFT - _RIGHT, bottom - top_y, PAPER, opacity=0.0, edge=False, title="Step", data=data))
     for position, bar in enumerate(bars):
         middle = _LEFT + slot * (position + 0.5)
         y, under = zero, 0.0
@@ -72,7 +66,7 @@ def step_bars(
             height = min(bar.values[i] * scale, y - top_y)
             if height > 0:
                 y -= height
-                draw(bar, parts[i], bar.values[i], (middle - wide / 2, y, wide, height))
+                paths.setdefault(parts[i], []).append(_box(middle - wide / 2, y, wide, height))
                 if min(under, height) > _APART and wide > _APART:
                     gaps.append(_box(middle - wide / 2, y + height - 0.5, wide, 1))
                 under = height
@@ -83,12 +77,12 @@ def step_bars(
             free = at + half + 6 if y <= top_y else free
             texts.append(svg.text(at, y - 4, above, anchor="middle", fill=INK, size=9))
         if bar.below > 0:
-            draw(bar, below, bar.below, (middle - wide / 2, zero, wide, min(bar.below, top) * scale))
+            paths.setdefault(below, []).append(_box(middle - wide / 2, zero, wide, min(bar.below, top) * scale))
         if position % named == 0:
             texts.append(svg.text(middle, bottom + 14, bar.label, anchor="middle", fill=MUTED, size=10))
     for part, boxes in paths.items():
         edge = MEANINGS[part.meaning] if part.shade < 1 else None
-        body.append(svg.path("".join(boxes), MEANINGS[part.meaning], opacity=part.shade, stroke=edge))
+        body.append(svg.path("".join(boxes), MEANINGS[part.meaning], opacity=part.shade, stroke=edge, data=f' data-part="{part.name}"'))
     body += [svg.path("".join(gaps), PAPER), *texts] if gaps else texts
     body.append(svg.line(_LEFT, zero, width - _RIGHT, zero, INK))
     body.append(svg.text(_LEFT + (width - _LEFT - _RIGHT) / 2, bottom + 29, "step", anchor="middle", fill=MUTED, size=10))
@@ -98,7 +92,3 @@ def step_bars(
 def _box(x: float, y: float, wide: float, tall: float) -> str:
     across = svg.number(wide)
     return f"M{svg.number(x)} {svg.number(y)}h{across}v{svg.number(tall)}h-{across}z"
-
-
-def _steps(bar: Bar) -> str:
-    return f"step {bar.label}" if bar.label.isdigit() else f"steps {bar.label}"

@@ -9,7 +9,7 @@ from html import escape, unescape
 from typing import Final
 
 from ..text.fonts import MONO_FAMILIES, SANS_FAMILIES, variable_faces
-from ..text.formats import clip, printable
+from ..text.formats import clip, length_of, printable
 from ..text.widths import widths
 from .palette import INK
 
@@ -177,8 +177,8 @@ def width_of(content: str, size: float = 11, *, bold: bool = False, code: bool =
 
 def fitted(content: str, room: float, size: float = 11, *, bold: bool = False) -> str:
     """Remove the middle of text that is wider than ``room``; keep a few letters."""
-    length = len(content)
-    result = content
+    result = content = printable(content)
+    length = length_of(content)
     while length > _FEWEST and width_of(result, size, bold=bold) > room:
         # The first guess may still be too wide: letters are not of equal width.
         length = max(_FEWEST, min(length - 1, int(length * room / width_of(result, size, bold=bold))))

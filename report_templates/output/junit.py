@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,9 +11,8 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 from ...analysis.report.model import Report
 from ...analysis.report.rules import RuleResult
 from ...analysis.report.run import Generator
+from ..text.formats import printable
 
-# Characters that XML 1.0 cannot contain, not even as references.
-_FORBIDDEN: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 FAILURE: Final = "failure"
 ERROR: Final = "error"
 SKIPPED: Final = "skipped"
@@ -64,13 +62,14 @@ def document(name: str, cases: Sequence[Case], properties: Mapping[str, str], ge
     written = {**properties, "generated": f"{generated}Z", "generator": f"{generator.name} {generator.version}"}
     listed = SubElement(suite, "properties")
     for key, value in written.items():
-        SubElement(listed, "property", {"name": key, "value": _clean(value)})
+        SubElement(listed, "property", {"name": key, "value": printable(value)})
     for case in cases:
-        element = SubElement(suite, "testcase", {"classname": _clean(f"postrun.{case.group}"), "name": _clean(case.name), "time": "0"})
+        names = {"classname": printable(f"postrun.{case.group}"), "name": printable(case.name), "time": "0"}
+        element = SubElement(suite, "testcase", names)
         if case.outcome is not None:
             attributes = {"message": case.message, "type": case.kind}
-            result = SubElement(element, case.outcome, {key: _clean(attributes[key]) for key in _ATTRIBUTES[case.outcome]})
-            result.text = _clean(case.text)
+            result = SubElement(element, case.outcome, {key: printable(attributes[key]) for key in _ATTRIBUTES[case.outcome]})
+            result.text = printable(case.text)
     indent(root, " ")
     return b'<?xml version="1.0" encoding="UTF-8"?>\n' + tostring(root, encoding="unicode").encode() + b"\n"
 
@@ -100,7 +99,3 @@ def _judged(result: RuleResult) -> str:
 def lines(*parts: str | None) -> str:
     """Write each part that there is on a line."""
     return "\n".join(part for part in parts if part)
-
-
-def _clean(text: str) -> str:
-    return _FORBIDDEN.sub("\ufffd", text)

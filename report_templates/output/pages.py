@@ -20,7 +20,7 @@ from ..blocks.spans import Clock
 from ..figures.donut import Sector
 from ..figures.palette import MEANINGS, themed
 from ..figures.svg import left_anchored
-from ..text.formats import count, glued, moment, printable
+from ..text.formats import clip, count, glued, moment, printable
 from ..text.glyphs import Printed
 from ..text.look import TITLE
 from . import grid
@@ -170,7 +170,7 @@ def _environment() -> Environment:
         finalize=_printable,
     )
     environment.globals.update(bar=_bar, count=count, grid=grid.rows, moment=moment, pdf_layout=pdf_layout, room_of=room_of, swatch=_swatch)
-    environment.filters.update(camel=_camel, coded=coded, encoded=_encoded, glued=glued, isolated=_isolated, sort_key=_sort_key)
+    environment.filters.update(camel=_camel, clip=clip, coded=coded, encoded=_encoded, glued=glued, isolated=_isolated, sort_key=_sort_key)
     return environment
 
 

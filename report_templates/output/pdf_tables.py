@@ -11,7 +11,7 @@ from typing import Final
 
 from ..blocks.tables import Table
 from ..figures.svg import width_of
-from ..text.formats import clip
+from ..text.formats import clip, length_of
 
 # Widths are in characters of average width of the PDF's table type.
 PAGE: Final = 105.0  # the page
@@ -121,15 +121,15 @@ def _fit(texts: Sequence[str], room: float, *, code: bool) -> list[str]:
         wide = _characters(text, code=code)
         if wide <= room + 0.01:
             return text
-        length = max(6, int(len(text) * room / wide))
+        length = max(6, int(length_of(text) * room / wide))
         while length > 6 and _characters(clip(text, length, tail=tail), code=code) > room:  # the ends may be wider than the average
             length -= 1
         return clip(text, length, tail=tail)
 
     def from_difference(text: str, alike: set[str]) -> str:
         start = next((at for at, letters in enumerate(zip(*alike, strict=False)) if len(set(letters)) > 1), min(map(len, alike)))
-        kept = f"{text[:_HEAD]}…{text[max(start - 1, 0) :]}"
-        while len(kept) > 2 * _HEAD and _characters(kept, code=code) > room:
+        kept = f"{text[:_HEAD]}…{text[max(start - 1, 0) :]}" if length_of(text[:_HEAD]) == _HEAD else f"…{text[start:]}"
+        while length_of(kept) > 2 * _HEAD and _characters(kept, code=code) > room:
             kept = f"{kept.removesuffix('…')[:-1]}…"
         return kept
 

@@ -89,7 +89,7 @@ def context(
         sections.append(build(report))
     if timeline is not None and "timeline" not in without:
         position = next((i for i, one in enumerate(sections) if one.id == _TIMELINE_BEFORE), len(sections) - 1)
-        sections.insert(position, timeline_section(timeline, time_marks(report, timeline.origin_ns)))
+        sections.insert(position, timeline_section(timeline, time_marks(report, timeline.origin_ns), report.job_statistics.apart_ns))
     panels = None if look.named else dashboard(sections)
     if not look.named:
         sections = _gathered(sections)

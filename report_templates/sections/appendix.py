@@ -52,7 +52,7 @@ def add_of_training(section: Section, names: Sequence[str]) -> None:
 
 def appendix(report: Report) -> Section:
     lead = say(
-        "Written by {} {} on {} from {}. Findings are heuristics: verify them before you act.",
+        "Written by {} {} on {} from {}.",
         report.generator.name,
         report.generator.version,
         moment(report.generator.generated_at_ns),

@@ -11,7 +11,7 @@ from ...analysis.report.run import Note, Source
 from ...analysis.run.summary_warnings import note_counts
 from ..blocks import Section, plain, say
 from ..blocks.tables import Cell, Col, Table, table, word
-from ..text.formats import clip, count, moment, percent, plural, shift, size
+from ..text.formats import clip, count, duration, moment, percent, plural, shift, size
 
 _SEVERITY = {"error": ("✕ Error", 0), "warning": ("! Warning", 1), "info": ("i Note", 2)}
 
@@ -24,6 +24,8 @@ def data_quality(report: Report) -> Section:
     repaired = say("{}", ", ".join(note_counts(notes)) or "nothing was repaired or dropped")
     also = say("; {} of no known format {} left aside", plural(unknown, "file"), "was" if unknown == 1 else "were") if unknown else ""
     lead = say("{}, {}; {}{}.", plural(len(read), "file"), plural(events, "record"), repaired, also)
+    if apart := report.job_statistics.apart_ns:
+        lead += say(" The files are from different times, up to {} apart.", duration(apart))
     if not report.run.sources and not notes:
         return Section("data-quality", "Data quality", say("No input file is recorded in this run, so nothing can be said about it."))
     tables = [

@@ -12,6 +12,7 @@ from ..blocks import Figure, Section, Texts, coded, name, say
 from ..blocks.tables import Cell, Col, Table, table, word
 from ..figures.roofline import Point, Roof, roofline
 from ..figures.stacked_bars import Part
+from ..figures.svg import SMALL, WIDE
 from ..text.formats import UNKNOWN, bandwidth, capitalized, clip, count, duration, percent, percent_of, plural, scaled, shape, significant
 
 _UNKNOWN: Final = "The work of the operators is not known of this run: make the report again from the traces."
@@ -146,7 +147,7 @@ def _roofline(work: Efficiency) -> Figure | None:
     parts = [Part("unknown bound" if bound == "unknown" else f"{_BOUNDS[bound][0]}", *_BOUNDS[bound][1:]) for bound in bounds]
     points = [_point(row, number < _LABELED) for number, row in enumerate(rows)]
     bytes_per_s = None if peaks.bytes_per_s is None else peaks.bytes_per_s / 1e12
-    svg = roofline(points, roofs, bytes_per_s, f"memory {_memory(peaks)}", parts)
+    drawings = [roofline(points, roofs, bytes_per_s, f"memory {_memory(peaks)}", parts, width=width) for width in (WIDE, SMALL)]
     first = rows[0]
     several = f" The roofs are those of the {clip(peaks.product, 60)}." if len(work.peaks) > 1 else ""
     caption = say(
@@ -154,7 +155,7 @@ def _roofline(work: Efficiency) -> Figure | None:
         several,
     )
     alt = f"Roofline of {plural(len(rows), 'operator shape')}. The longest, {clip(_named(first), 80)}: {_rates(first)}"
-    return Figure("efficiency-roofline", svg, alt, caption)
+    return Figure("efficiency-roofline", drawings[0], alt, caption, small=drawings[1])
 
 
 def _point(row: OperatorWork, labeled: bool) -> Point:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from ...analysis.report.causes import Gap
 from ...analysis.report.device import Idle
@@ -16,6 +17,12 @@ from ..text import labels
 from ..text.formats import count, duration, percent, plural
 
 _PARTS = (Part("host wait", "host"), Part("kernel wait", "sync"), Part("launched and waiting", "memory"), Part("other", "idle"))
+_MEANINGS: Final = {
+    "host wait": "the host had not launched the next work",
+    "kernel wait": "the next work was launched and about to start",
+    "launched and waiting": "the next work was launched, but still had to wait",
+    "unknown": "the launch of the next work is not in the trace, so the cause is unknown",
+}
 
 
 def idle(report: Report) -> Section:
@@ -29,16 +36,17 @@ def idle(report: Report) -> Section:
         "host wait": sum(row.host_wait_ns for row in rows),
         "kernel wait": sum(row.kernel_wait_ns for row in rows),
         "launched and waiting": sum(row.waiting_ns for row in rows),
-        "before work whose launch is not in the trace": sum(row.other_ns - row.waiting_ns for row in rows),
+        "unknown": sum(row.other_ns - row.waiting_ns for row in rows),
     }
     first = max(causes, key=lambda cause: causes[cause])
     lead = say(
-        "{} of the {} of stream gaps is {} ({} on {}). Streams overlap, so this is not GPU idle time.",
-        percent(100.0 * causes[first] / total if total else None),
-        duration(total),
-        first,
-        plural(sum(row.gaps for row in rows), "gap"),
+        "{} ran nothing in {}, {} in total. In {} of this time, {}. Other streams of the GPU may run meanwhile, so this is not GPU idle"
+        " time.",
         plural(len(rows), "stream"),
+        plural(sum(row.gaps for row in rows), "gap"),
+        duration(total),
+        percent(100.0 * causes[first] / total if total else None),
+        _MEANINGS[first],
     )
     unit = time_unit(max(_total(row) for row in rows) or 1)
     drawn, more = bar_rows(
@@ -54,8 +62,8 @@ def idle(report: Report) -> Section:
             stacked_bars(_PARTS, drawn, unit.name),
             f"Gaps between the kernels of each stream: most on {_label(longest)} with {duration(_total(longest))}; mostly {first}",
             say(
-                "Summed gaps of each stream; other streams may run in them. Host wait: until the launch call ended. "
-                "Kernel wait: from there, below 30 µs. Launched and waiting: 30 µs or more.{}",
+                "Time in which each stream ran nothing, by cause. Host wait: the host had not launched the next work. Kernel wait: a"
+                " launched kernel started within 30 µs. Launched and waiting: it started later, such as after other work.{}",
                 more,
             ),
         ),

@@ -13,6 +13,7 @@ from ..blocks import Details, Figure, Only, Section, coded, name, say
 from ..blocks.tables import Cell, Col, Table, table, word
 from ..figures.flame_graph import Bar, flame_graph
 from ..figures.stacked_bars import Part
+from ..figures.svg import SMALL
 from ..text.formats import clip, count, duration, percent, percent_of, plural
 
 _UNKNOWN: Final = "The modules are not known of this run: make the report again from the traces."
@@ -64,10 +65,10 @@ def _lead(report: Report, coverage: ModuleCoverage) -> Markup:
         first = max(named, key=lambda row: row.self_device_ns)
         sentences.append(
             say(
-                "{}{} of the device time belongs to modules{}; the most to {}, {} of its own.",
+                "{}{} of the device time can be assigned to modules{}. {} takes the most, {} without the modules inside it.",
                 "Only " if coverage.known_percent < _LOW_PERCENT else "",
                 percent(coverage.known_percent),
-                f", named by {coverage.source}" if coverage.source else "",
+                f", by {coverage.source}" if coverage.source else "",
                 name(first.path, 60),
                 duration(first.self_device_ns),
             )
@@ -78,9 +79,8 @@ def _lead(report: Report, coverage: ModuleCoverage) -> Markup:
     if coverage.lines_percent is not None and lines:
         sentences.append(
             say(
-                "{} of {} comes from known lines; the most from {}, {}.",
+                "{} of the device time comes from known lines; the most from {}, {}.",
                 percent(coverage.lines_percent),
-                "it" if coverage.known_percent is not None else "the device time",
                 name(_short(lines[0].line), 60),
                 duration(lines[0].device_ns),
             )
@@ -126,7 +126,8 @@ def _flames(rows: Sequence[Module], total_ns: int) -> Figure | None:
     caption = say(
         "Device time by module: a bar is as wide as its time and is below the module around it; the uncovered part is its own time."
     )
-    return Figure("modules-flame", flame_graph(bars, kinds, total_ns / 1e9), alt, caption)
+    small = flame_graph(bars, kinds, total_ns / 1e9, titles=False, figure_width=SMALL)
+    return Figure("modules-flame", flame_graph(bars, kinds, total_ns / 1e9), alt, caption, small=small)
 
 
 def _bars(rows: Sequence[Module], total_ns: int) -> tuple[list[Bar], int]:

@@ -16,7 +16,9 @@ from ..blocks import Block, Details, Figure, Only, Section, Texts, coded, name, 
 from ..blocks.tables import PDF_ROWS, Cell, Col, Table, table, word
 from ..figures.flame_graph import Bar, flame_graph
 from ..figures.stacked_bars import Part
+from ..figures.svg import SMALL
 from ..text.formats import UNKNOWN, capitalized, clip, count, duration, glued, percent, percent_of, plural
+from .steps import slowest_steps
 
 # Color and shade of each kind of code: the user's code is the darkest.
 _KINDS: Final = {
@@ -126,12 +128,11 @@ def _lead(profile: PythonProfile, clock: Clock) -> Markup:
 
 def _longest(report: Report) -> str:
     """Write whether the longest step was profiled, if its number is unique."""
-    groups = report.steps.groups
-    every = [step for group in groups for step in group.slowest]
-    if len(every) < 2:
+    slowest, times = slowest_steps(report.steps)
+    if len(slowest) < 2 or slowest[0] not in times:
         return ""
-    longest = max(every, key=lambda step: step.duration_ns)
-    everywhere = len({(group.node, group.rank, group.pid) for group in groups})
+    longest, time = slowest[0], duration(times[slowest[0]])
+    everywhere = len({(group.node, group.rank, group.pid) for group in report.steps.groups})
     of = [(step.node, step.rank, step.pid) for step in report.steps.steps if step.index == longest.index]
     if len(set(of)) < len(of):  # numbers that begin anew in each epoch
         return ""
@@ -144,8 +145,8 @@ def _longest(report: Report) -> str:
         covered = True
         profiles = (one for one in report.python_profile.groups if (one.by, one.label, one.timer) == ("steps", row.label, row.timer))
         if (group := next(profiles, None)) is not None and group.processes >= everywhere:
-            return f" The longest step, {longest.index} ({duration(longest.duration_ns)} with the profile), was profiled."
-    return f" The longest step, {longest.index} ({duration(longest.duration_ns)}), was not profiled." if stepped and not covered else ""
+            return f" The longest step, {longest.index} ({time} with the profile), was profiled."
+    return f" The longest step, {longest.index} ({time}), was not profiled." if stepped and not covered else ""
 
 
 def _where(row: ProfileRow | ProfileGroup | FlameGraph) -> str:
@@ -236,8 +237,9 @@ def _flame(number: int, flame: FlameGraph) -> Figure:
         "The tree is that of the profiler." if flame.exact else "The tree is an estimate from who called whom.",
         f" {plural(flame.folded, 'function')} are in no frame of their own." if flame.folded > 1 else "",
     )
-    svg = flame_graph([_bar(frame, flame.total_s) for frame in flame.frames], legend, flame.total_s)
-    return Figure(f"python-profile-flame-{number}", svg, _described(flame), caption)
+    bars = [_bar(frame, flame.total_s) for frame in flame.frames]
+    small = flame_graph(bars, legend, flame.total_s, titles=False, figure_width=SMALL)
+    return Figure(f"python-profile-flame-{number}", flame_graph(bars, legend, flame.total_s), _described(flame), caption, small=small)
 
 
 def _bar(frame: FlameFrame, total_s: float) -> Bar:

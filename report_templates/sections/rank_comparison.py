@@ -96,9 +96,7 @@ def _ranks(comparison: RankComparison, selected: Sequence[RankRow], roles: Mappi
     selected = sorted(selected, key=lambda row: (not row.straggler, -row.excess_percent if len(selected) > PDF_ROWS else 0.0))
     threshold = threshold_text(comparison.threshold_percent)
     note = f"Means per step over {_timed(comparison)}; over: computes more than {threshold} longer than the"
-    note += (
-        " median of the ranks with its role in the step; waiting: communication beyond that of the rank with the least of it in the step"
-    )
+    note += " median of the ranks with its role in the step; extra communication: beyond that of the rank with the least of it in the step"
     several = comparison.groups > 1
     note += (
         ", in each process group of its own."
@@ -107,6 +105,7 @@ def _ranks(comparison: RankComparison, selected: Sequence[RankRow], roles: Mappi
         if comparison.groups
         else "; no process group is known: all ranks are one."
     )
+    note += " It contains the wait for late ranks."
     if left_out:
         note += f" {plural(left_out, 'more rank')} in report.json."
     return table(
@@ -118,10 +117,10 @@ def _ranks(comparison: RankComparison, selected: Sequence[RankRow], roles: Mappi
         Col("Step", lambda row: row.step_ns, duration),
         Col("Computation", lambda row: row.computation_ns, duration),
         Col("Communication", lambda row: row.communication_ns, duration),
-        Col("Waiting", lambda row: row.waiting_ns, duration),
+        Col("Extra communication", lambda row: row.waiting_ns, duration),
         Col("Exposed communication", lambda row: row.exposed_communication_ns, duration, html_only=bool(roles)),
         Col("Idle", lambda row: row.idle_ns, duration, html_only=True),
-        Col("Waits most in", lambda row: row.waiting_group, html_only=True, when=several),
+        Col("Most of the extra in", lambda row: row.waiting_group, html_only=True, when=several),
         Col("Data loading", lambda row: row.data_loading_ns, duration, html_only=True, when=loading),
         Col("Against the median", lambda row: row.excess_percent, signed_percent),
         Col(

@@ -118,7 +118,8 @@ def _lead(verdicts: Sequence[Judged]) -> str:
         return f"None of {plural(len(verdicts), 'rule')} could be evaluated." if verdicts else "No rule was selected for this report."
     issues = sum(one.kind == ISSUE for one in judging)
     of = plural(len(judging), "evaluated rule")
-    return f"{count(issues)} of {of} found an issue." if issues else f"None of {of} found an issue."
+    heuristics = " Findings are heuristics: verify them before you act."
+    return f"{count(issues)} of {of} found an issue.{heuristics}" if issues else f"None of {of} found an issue."
 
 
 def _changed(report: Report) -> str:

@@ -48,7 +48,7 @@ def step_breakdown(report: Report) -> Section:
     for number, rank in enumerate(breakdown.ranks):
         name = labels.device(rank.node, rank.rank, rank.device)
         summary = f"{name}: {_parts(rank.bars)}"
-        section.add(Only("html", _figure(f"step-breakdown-rank-{number}", rank.bars, summary, f"{summary}.", titles=False)))
+        section.add(Only("html", _figure(f"step-breakdown-rank-{number}", rank.bars, summary, f"{summary}.")))
     section.add(
         table(
             "step-breakdown-table",
@@ -91,7 +91,7 @@ def _label(bar: StepBar) -> str:
     return str(bar.first) if bar.first == bar.last else f"{bar.first}–{bar.last}"
 
 
-def _figure(id: str, bars: Sequence[StepBar], alt: str, caption: str, *, titles: bool = True) -> Figure:
+def _figure(id: str, bars: Sequence[StepBar], alt: str, caption: str) -> Figure:
     means = [bar.step_ns / bar.steps for bar in bars]
     usual = sorted(means)[(len(means) - 1) // 2]
     top = max((mean for mean in means if mean <= _CUT * usual), default=max(means)) or max(means) or 1.0
@@ -111,10 +111,10 @@ def _figure(id: str, bars: Sequence[StepBar], alt: str, caption: str, *, titles:
     ends = top / unit.nanoseconds
     return Figure(
         id,
-        step_bars(PARTS, drawn, HIDDEN, unit.name, top=ends, titles=titles),
+        step_bars(PARTS, drawn, HIDDEN, unit.name, top=ends),
         f"Time of each step. {alt}",
         say("{}{}", caption, more),
-        small=step_bars(PARTS, drawn, HIDDEN, unit.name, top=ends, titles=False, width=SMALL),
+        small=step_bars(PARTS, drawn, HIDDEN, unit.name, top=ends, width=SMALL),
     )
 
 

@@ -7,26 +7,27 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Final
 
 from ...analysis.report.model import Report
 from ...analysis.report.rows import Quantiles
-from ...analysis.report.steps import Step, StepGroup
+from ...analysis.report.steps import Step, StepGroup, Steps
 from ...analysis.steps.profiled import ENOUGH
 from ...analysis.steps.step_time import (
     FROM_STEP_TO_STEP,
     lengths_by_step,
-    lengths_of,
     main_steps,
     spread_of,
     step_times,
+    times_by_step,
     work_overlaps,
 )
 from ...analysis.toolkit import wording
 from ..blocks import FEWEST, Figure, Section, say, worth_drawing
 from ..blocks.pooled import binned, pooled
 from ..blocks.spans import step_span
-from ..blocks.tables import Cell, Col, table
+from ..blocks.tables import Cell, Col, outliers_first, table
 from ..figures import distribution
 from ..figures.axes import time_unit
 from ..figures.lines import Line, Panel, lines
@@ -41,6 +42,7 @@ _POINTS = 400  # of one line
 _ROWS: Final = 8  # of the figure of step times
 _MIN_STEPS = 10  # steps at least for outer percentiles
 _SLOWEST: Final = 10  # listed steps
+_GROUPS: Final = 8  # processes and phases that the PDF lists
 _Listed = defaultdict[tuple[object, ...], list[Step]]  # The steps that the report lists, by group
 
 
@@ -55,20 +57,21 @@ def steps(report: Report) -> Section:
     listed = _by_group(metrics.steps)
     spreads = {_key(group): spread_of(listed[_key(group)]) if group.on_device else group.quantiles for group in groups}
     gpu_spreads = {_key(group): group.quantiles for group in groups if group.on_device}
-    slowest, times = _slowest(groups, listed)
+    slowest, times = slowest_steps(metrics)
+    crowded = len(groups) > _GROUPS
     began = since(report.run.started_at_ns or 0)
     blocks = [
         _distribution(groups, listed),
         table(
             "steps-groups",
             f"{_measures(any(spreads.values()), bool(gpu_spreads))} by process",
-            groups,
+            _of_each_kind(groups) if crowded else groups,
             Col("Process", label, kind="name"),
             Col("Steps", lambda group: group.quantiles.count, count),
             *_spread_columns("Step time", spreads),
             *_spread_columns("GPU time", gpu_spreads),
-            pdf_rows=8,
-            weight=lambda group: group.quantiles.p50,
+            pdf_rows=_GROUPS,
+            note="The rows farthest from the median of their kind come first, the kinds in turn." if crowded else None,
         ),
         _over_index(report, listed, groups),
         table(
@@ -97,6 +100,17 @@ def steps(report: Report) -> Section:
     return Section("steps", "Steps", say("{}", lead), blocks)
 
 
+def _of_each_kind(groups: Sequence[StepGroup]) -> list[StepGroup]:
+    """Sort groups by the distance from the median of their kind, the kinds in turn.
+
+    Groups of one kind have the same phase and clock."""
+    kinds: dict[tuple[str | None, bool], list[StepGroup]] = defaultdict(list)
+    for group in groups:
+        kinds[group.phase, group.on_device].append(group)
+    ordered = [outliers_first(members, lambda group: group.quantiles.p50) for members in kinds.values()]
+    return [group for turn in zip_longest(*ordered) for group in turn if group is not None]
+
+
 def _measures(step_time: bool, gpu_time: bool) -> str:
     return capitalized(" and ".join(name for name, known in (("step time", step_time), ("GPU time per step", gpu_time)) if known))
 
@@ -121,16 +135,17 @@ def _spread_columns(name: str, spreads: Mapping[tuple[object, ...], Quantiles | 
     ]
 
 
-def _slowest(groups: Sequence[StepGroup], listed: _Listed) -> tuple[list[Step], dict[Step, int]]:
+def slowest_steps(metrics: Steps) -> tuple[list[Step], dict[Step, int]]:
     """Return the slowest steps by their step time, and the known step times.
 
     These are from step to step on the device. Steps without one come last, by GPU time."""
     candidates: dict[Step, None] = {}
     times: dict[Step, int] = {}
-    for group in groups:
+    listed = _by_group(metrics.steps)
+    for group in metrics.groups:
         steps = dict.fromkeys((*group.slowest, *(listed[_key(group)] if group.on_device else ())))
         candidates |= steps
-        times |= lengths_of(list(steps)) if group.on_device else {step: step.duration_ns for step in steps}
+        times |= times_by_step(list(steps))
     return sorted(candidates, key=lambda step: (-times.get(step, 0), -step.duration_ns))[:_SLOWEST], times
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Collection, Mapping, Sequence
+from typing import Final
 
 from markupsafe import Markup
 
@@ -18,6 +19,7 @@ from ..figures.svg import THIRD
 from ..text.formats import clip, count, duration, percent, plural, quantity
 from .run_marks import time_marks
 
+_AXIS_UNITS: Final = {"percent": "%", "% of time the memory controller was busy": "% of time"}  # of units that are too long for an axis
 _ALIKE = 2.0  # percentage points between means of units
 _NAMES = {
     "gpu": "GPU utilization",
@@ -278,7 +280,7 @@ def _scale(largest: float, unit: str) -> tuple[float, str]:
     """Return the divisor for short numbers on an axis, and their unit."""
     base, slash, per = unit.partition("/")
     if base not in ("B", "bytes", "byte"):
-        return 1.0, "%" if unit == "percent" else unit
+        return 1.0, _AXIS_UNITS.get(unit, unit)
     power = min(5, max(0, math.floor(math.log2(max(largest, 1)) / 10)))
     return 1024.0**power, ("B", "KiB", "MiB", "GiB", "TiB", "PiB")[power] + slash + per
 

@@ -144,11 +144,24 @@
     return [[...kinds].map(([kind, ends], i) => `${i ? "; " : ": "}${kind}, ${during(strip, ...ends)}`).join("") || ": no events"];
   }
 
+  // The steps of a figure of bars: the field behind the bars has their labels, and each part of all of them is one path of boxes.
+  function stepsOf(field) {
+    const [scale, ...labels] = field.dataset.bars.split("|"), [unit, per, left, slot] = scale.split(" "), steps = labels.map((label) => [label]);
+    for (const path of field.ownerSVGElement.querySelectorAll("[data-part]")) {
+      for (const [at, , wide, tall] of boxesOf(path)) steps[Math.floor((at + wide / 2 - left) / slot)]?.push(`${path.dataset.part} ${time(tall * per, unit, per * 10)}`);
+    }
+    return steps.map(([label, ...parts]) => ` ${label}: ${parts.join(", ") || "no time"}`);
+  }
+  function stepAt(field, x) {
+    const [, , left, slot] = field.dataset.bars.split("|")[0].split(" "), steps = stepsOf(field);
+    return steps[Math.max(0, Math.min(steps.length - 1, Math.floor((x - left) / slot)))];
+  }
+
   // What a mark with such an attribute adds to its title at a point, and the values that the keys lead through.
   const READERS = {
     axes: [reading, (curve) => [reading(curve, ...pointsOf(curve).at(-1))]],
     bins: [(path, x) => { const bars = barsOf(path); return (bars.find(([right]) => x <= right) ?? bars.at(-1))[1]; }, (path) => barsOf(path).map(([, words]) => words)],
-    heat: [field, rowsOfFields], matrix: [pair, furthest], strip: [event, kindsOf],
+    bars: [stepAt, stepsOf], heat: [field, rowsOfFields], matrix: [pair, furthest], strip: [event, kindsOf],
   };
   const readerOf = (one) => READERS[Object.keys(READERS).find((name) => one.dataset[name])] ?? [() => "", () => [""]];
 

@@ -5,11 +5,14 @@ The wording is that of :mod:`postrun.analysis.toolkit.wording`, with no-break sp
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 from ...analysis.toolkit import wording
+from ...messages import escape_of, escaped
+from .glyphs import letters
 
 T = TypeVar("T")
 
@@ -17,12 +20,9 @@ UNKNOWN: Final = "—"
 _UNIT: Final = re.compile(r"(?<=\d) (?=(?:ns|µs|ms|s|min|h|d|[KMGT]iB|GB/s|B)(?![\w/]))")
 _NUMBERED: Final = re.compile(r"\b([Rr]anks?|GPU|[Ss]teps?|[Ss]tage|[Ss]treams?) (?=\d)")
 _SENTENCE_END: Final = re.compile(r"[.!?](?=\s+[A-Z0-9`\"(])")
-# Control characters, those that change the direction of the text after them, lone surrogates, and code points without a character, which
-# end every plane.
-_FORBIDDEN: Final = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufdd0-\ufdef"
-    + "".join(f"{chr(plane + 0xFFFE)}{chr(plane + 0xFFFF)}" for plane in range(0, 0x110000, 0x10000))
-    + "]"
+# Code points without a character, which HTML and XML forbid; two end every plane.
+_NO_CHARACTER: Final = re.compile(
+    "[\ufdd0-\ufdef" + "".join(f"{chr(plane + 0xFFFE)}{chr(plane + 0xFFFF)}" for plane in range(0, 0x110000, 0x10000)) + "]"
 )
 _LONGEST_SENTENCE: Final = 900
 _HEAD: Final = 12  # letters that stay at the start of a shortened name
@@ -147,28 +147,48 @@ def moment(nanoseconds: int | None, *, relative: bool = False) -> str:
 
 
 def printable(text: str) -> str:
-    """Replace what HTML and XML forbid, and what changes the direction of text."""
-    return text if text.isprintable() else _FORBIDDEN.sub("\ufffd", text)
+    """Escape what HTML and XML forbid, and what changes the direction of text.
+
+    The escapes are those of messages in a terminal: ``\\x1b``, ``\\u202e``."""
+    return text if text.isprintable() else _NO_CHARACTER.sub(lambda found: escape_of(found[0]), escaped(text))
 
 
 def clip(text: str, limit: int, *, tail: float = 1 / 3) -> str:
-    """Shorten text in its middle. ``tail``: the share of the rest that is its end."""
-    if len(text) <= limit:
+    """Shorten text in its middle to ``limit`` letters.
+
+    ``tail``: the share of the rest that is its end. A character without a glyph in the PDF counts as the letters of its escape."""
+    text = printable(text)
+    if length_of(text) <= limit:
         return text
     end = int((limit - 1) * tail)
-    return text[: limit - 1 - end] + "…" + text[len(text) - end :]
+    return _start(text, limit - 1 - end) + "…" + _start(text[::-1], end)[::-1]
+
+
+def length_of(text: str) -> int:
+    """Return the number of letters of a text in the PDF."""
+    return len(text) if text.isascii() else sum(map(letters, text))
+
+
+def _start(text: str, room: int) -> str:
+    """Return the characters at the start that fit into ``room`` letters."""
+    if text.isascii():
+        return text[:room]
+    ends = itertools.accumulate(map(letters, text[:room]))
+    return text[: sum(end <= room for end in ends)]
 
 
 def ended(text: str, limit: int) -> str:
     """Shorten a sentence at its end, after a word; a long word in its middle."""
-    if len(text) <= limit:
+    text = printable(text)
+    if length_of(text) <= limit:
         return text
-    words = text[: limit - 1].rpartition(" ")[0].rstrip(",;: ")
+    words = _start(text, limit - 1).rpartition(" ")[0].rstrip(",;: ")
     return f"{words} …" if len(words) >= limit // 2 else clip(text, limit)
 
 
 def clipped(names: Sequence[str], limit: int) -> list[str]:
     """Shorten names in their middle, but keep the part that distinguishes them."""
+    names = list(map(printable, names))
     short = [clip(name, limit) for name in names]
     alike: dict[str, list[str]] = {}
     for name, text in zip(names, short, strict=True):

@@ -7,11 +7,10 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Final
 
+from ...analysis.toolkit.wording import count
+from ...messages import escape_of
 from . import fonts, system_fonts
-from .formats import count
 
-# Text that looks like an escape; its backslash is escaped, so that each text can be restored (``restored`` of the tests).
-_ALIKE: Final = re.compile(r"\\(?=u[0-9a-f]{4}|U[0-9a-f]{8}|x5c)")
 # Not drawn, so no glyph is needed: Unicode's Default_Ignorable_Code_Point, and controls.
 _UNSEEN: Final = re.compile(
     "[\x00-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f"
@@ -27,10 +26,9 @@ def has_glyph(character: str) -> bool:
     return not known or ord(character) in known or _UNSEEN.match(character) is not None or system_fonts.contain(ord(character))
 
 
-def escape_of(character: str) -> str:
-    """Write a character like Python: ``\\u6570``, ``\\U0001f680``."""
-    code = ord(character)
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+def letters(character: str) -> int:
+    """Return the letters that the PDF has for ``character``: those of its escape."""
+    return 1 if has_glyph(character) else len(escape_of(character))
 
 
 def without_glyph(characters: Iterable[str]) -> Mapping[int, str]:
@@ -48,7 +46,7 @@ class Printed:
         """Replace characters without a glyph by escapes."""
         escapes = without_glyph(set(text))
         self.missing.update(map(chr, escapes))
-        return _ALIKE.sub(r"\\x5c", text).translate(escapes)
+        return text.translate(escapes)
 
     @property
     def note(self) -> str | None:

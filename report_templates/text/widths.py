@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Final
 
+from ...messages import escape_of
 from . import fonts
-from .glyphs import escape_of, has_glyph
+from .glyphs import has_glyph
 
 _BOLD: Final = 1.13  # of the estimate
 

@@ -35,10 +35,10 @@ _STRIPS: Final = {
 _ORIGIN: Final = {"whole": "the start of the run", "devices": "the start of the recording"}
 
 
-def timeline(data: Timeline, marks: Sequence[Mark] = ()) -> Section:
+def timeline(data: Timeline, marks: Sequence[Mark] = (), apart_ns: int = 0) -> Section:
     """Make the section, which is one sentence without events.
 
-    ``marks``: in ns since the origin of the timeline.
+    ``marks``: in ns since the origin of the timeline. ``apart_ns``: the longest time between files that are not of one run.
     """
     if not len(data.events.track) and not data.lines:
         return Section(
@@ -53,6 +53,8 @@ def timeline(data: Timeline, marks: Sequence[Mark] = ()) -> Section:
     if not data.events_total:
         what = f"No event, but {plural(len(data.lines), 'line')} of samples"
     lead = say("{} over {}.{}", what, duration(data.span_ns), extent)
+    if apart_ns:
+        lead += say(" The files are from different times: up to {} of it lies between one file and the next.", duration(apart_ns))
     section = Section("timeline", "Timeline", lead, facts={"data": data, "marks": marks})
     order = {key: place for place, key in enumerate(_HEADING)}
     shades = " Paler: partly covered. Bottom edge: communication during other work."
@@ -92,9 +94,7 @@ def _strips(timeline: Timeline, view: View, shades: str, marks: Sequence[Mark]) 
     )
     within = [mark for mark in marks if any(view.start_ns < at < view.end_ns for at in (mark.start, mark.end))]
     draw = partial(gantt, rows, view.start_ns, view.end_ns, origin=view.start_ns, marks=within)
-    # The many events of all devices would need most of the page's text once more.
-    small = "" if view.key == "devices" else draw(width=SMALL)
-    return Figure(f"timeline-{view.key}", draw(), f"{heading}: {label}; tracks: {names}", caption, small=small)
+    return Figure(f"timeline-{view.key}", draw(), f"{heading}: {label}; tracks: {names}", caption, small=draw(width=SMALL))
 
 
 def _path(timeline: Timeline, track: int) -> list[int]:

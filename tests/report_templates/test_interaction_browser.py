@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import shutil
@@ -17,6 +18,7 @@ from typing import Any
 import pytest
 from made_timeline import MS, two_ranks
 from postrun.analysis.report import Report
+from postrun.analysis.report.steps import RankSteps, StepBar, StepBreakdown
 from postrun.report_templates.output.render import render
 
 DRIVER = r"""
@@ -88,6 +90,12 @@ TIP = "[document.querySelector('.tip').hidden, document.querySelector('.tip').te
 
 @pytest.fixture(scope="module")
 def file(rich: Report, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    bars = tuple(
+        StepBar(number, number, 1, 2 * time * MS, time * MS, time * MS // 2, 0, time * MS // 2, time * MS // 5)
+        for number, time in ((7, 10), (8, 15), (9, 80))
+    )
+    steps = StepBreakdown(steps=3, mean=bars, ranks=(RankSteps("node-0", 0, 1, 0, bars),))
+    rich = dataclasses.replace(rich, step_breakdown=steps)
     timeline = two_ranks(rich.run.started_at_ns or 0, SPAN, rich.kernels[1].name)
     return render(rich, tmp_path_factory.mktemp("interaction"), ("html",), timeline=timeline)["html"]
 
@@ -471,6 +479,19 @@ def test_a_strip_shows_the_kind_and_time_of_events(browse: Any) -> None:
     )[1:]
     assert texts == ["GPU-0: computation, 8 min 25 s to 10 min 17 s", "GPU-0: no event at 1 min 52 s"]
     assert keys == ["Steps: step, 8 min 25 s to 10 min 17 s", "GPU-0: computation, 8 min 25 s to 10 min 17 s"]
+
+
+def test_bars_of_steps_show_their_parts(browse: Any) -> None:
+    """Those of a rank, whose second step takes 30 ms, on hover and with the keys."""
+    *_, texts, key = browse(
+        OPEN,
+        {"wait": 200, "run": POINT.format(mark="#step-breakdown-rank-0 [data-bars]", places=[[0.5, 0.5], [0.9, 0.1]])},
+        {"focus": "#step-breakdown-rank-0 svg", "key": "Escape"},
+        {"key": "ArrowRight", "run": KEYED},
+    )
+    assert texts[0] == "Step 8: computation 15.0 ms, exposed communication 7.5 ms, idle 7.5 ms, hidden communication 3.0 ms"
+    assert texts[1] == "Step 9 (bar cut): computation 30.0 ms, hidden communication 16.0 ms"
+    assert key.startswith("Step 7: computation 10.0 ms, exposed communication 5.0 ms")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -265,7 +265,7 @@ def test_the_summary_has_issues_first_and_then_what_triggered_most_often(rich: R
         advice = (rule.recommendation or rule.advice).replace("`", "")[:12]
         assert (advice in row) == (rule.verdict == "IssuesFound"), rule.rule
     assert any("Raise num_workers=8 so that" in row for row in rows)
-    assert "6 of 20 evaluated rules found an issue." in words(html_of(rich))
+    assert "6 of 20 evaluated rules found an issue. Findings are heuristics: verify them before you act." in words(html_of(rich))
 
 
 def test_every_evaluated_rule_has_a_section_with_its_texts(rich: Report) -> None:

@@ -44,7 +44,7 @@ class ExposedCommunication(Rule):
     needs = "A profiler trace with the activity of the GPUs, such as a trace of torch.profiler with CUDA activity."
     checks = "Measures the share of each device's time in collectives while the device computes nothing."
     condition = "communication that no computation covers takes more than `threshold` of the span of any device"
-    advice = "Overlap collectives with computation. If ranks wait in them, find the rank that arrives last."
+    advice = "Overlap communication between GPUs with computation. If ranks wait for each other, find the rank that arrives last."
 
     def evaluate(self, run: RunData, parameters: Parameters) -> Outcome:
         if not run.breakdown:

@@ -58,6 +58,7 @@ _STEPS: Final = (
 
 
 _ONE_RUN: Final = "Give the files of one run; see Data quality."
+_DIFFERENT_TIMES: Final = "the files are from different times, so the start of the job is not known"
 
 
 class MaxInitializationTime(Rule):
@@ -84,6 +85,8 @@ class MaxInitializationTime(Rule):
         steps = run.store.frame('SELECT host_start_ns AS start, "index" AS number FROM step WHERE host_start_ns IS NOT NULL')
         if steps.is_empty():
             return self._without_steps(run, threshold)
+        if run.job.apart_ns:
+            return not_evaluated(_DIFFERENT_TIMES, _ONE_RUN, details=_details(run, None, None))
         started = run.job.started_at_ns
         if started is not None and started >= _FIRST_EPOCH_NS:
             steps = steps.filter(pl.col("start") >= _FIRST_EPOCH_NS)

@@ -1,4 +1,4 @@
-"""Sentences that keep the advice of several rules consistent: the recommendation of a rule refers to what another one measured.
+"""Sentences that keep the texts of several rules consistent: what one rule advises or finds refers to what another one measured.
 
 Rules do not see each other's results; this step does, after all of them. It names no causes: those are in explanations.py.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from ...report import rule_details
 from ...report.details import RuleDetails
@@ -24,22 +24,24 @@ from ..evidence.frameworks import MORE_WORKERS
 
 Outcomes = Mapping[type[Rule], Outcome]
 Sentence = Callable[[Outcome, Outcome, Outcomes], str | None]
-"""Arguments: the outcome whose recommendation is extended, the one that it refers to, and all."""
+"""Arguments: the outcome whose text is extended, the one that it refers to, and all."""
 
 D = TypeVar("D", bound=RuleDetails)
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """The recommendations of ``later`` rules with an issue refer to ``first`` if its verdict is ``verdict``.
+    """The texts of ``later`` rules with an issue refer to ``first`` if its verdict is ``verdict``.
 
-    ``instead_of``: the part of the recommendation that the sentence replaces."""
+    ``text``: the extended one, which is the finding if the sentence is not about something to do. ``instead_of``: the part of it that the
+    sentence replaces."""
 
     later: tuple[type[Rule], ...]
     first: type[Rule]
     sentence: Sentence
     verdict: str = ISSUES
     instead_of: str = ""
+    text: Literal["recommendation", "finding"] = "recommendation"
 
 
 def refer(rules: Sequence[Rule], outcomes: Sequence[Outcome]) -> list[Outcome]:
@@ -51,13 +53,13 @@ def refer(rules: Sequence[Rule], outcomes: Sequence[Outcome]) -> list[Outcome]:
 
 
 def _extended(rule: Rule, outcome: Outcome, known: Outcomes) -> Outcome:
-    for reference in REFERENCES if outcome.verdict == ISSUES and outcome.recommendation else ():
-        first = known.get(reference.first)
-        if type(rule) not in reference.later or first is None or first.verdict != reference.verdict:
+    for reference in REFERENCES if outcome.verdict == ISSUES else ():
+        first, text = known.get(reference.first), getattr(outcome, reference.text)
+        if type(rule) not in reference.later or first is None or first.verdict != reference.verdict or not text:
             continue
         if sentence := reference.sentence(outcome, first, known):
-            sure = (outcome.recommendation or "").replace(reference.instead_of, "")
-            outcome = dataclasses.replace(outcome, recommendation=f"{sure} {sentence}")
+            extended: dict[str, Any] = {reference.text: f"{text.replace(reference.instead_of, '')} {sentence}"}
+            outcome = dataclasses.replace(outcome, **extended)
     return outcome
 
 
@@ -119,6 +121,6 @@ def _names_loaders(outcome: Outcome) -> bool:
 REFERENCES: Final = (
     Reference((StepOutlier, LowGPUUtilization), Dataloader, _loaders_first, instead_of=MORE_WORKERS),
     Reference((StepOutlier, LowGPUUtilization), Dataloader, _loaders_fine, FINE, MORE_WORKERS),
-    Reference((LowGPUUtilization,), OverallSystemUsage, _well_used, FINE),
+    Reference((LowGPUUtilization,), OverallSystemUsage, _well_used, FINE, text="finding"),
 )
 """Whether more loader processes would help, and two definitions of the same word that disagree."""

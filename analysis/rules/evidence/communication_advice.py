@@ -76,8 +76,8 @@ def _evidence(lead: Lead, facts: Facts) -> list[str]:
         by = f"{by} {part}" if by else f", launched {part}"
     sentences = [
         f"{plural(lead.count, operation(lead), _plural(lead))}{sizes}{group}{ranks}{streams}{by}{',' if by else ''} make up"
-        f" {whole_percent(100 * lead.exposed_ns / lead.of_ns)} of the exposed time{facts.on}, added up over all collectives"
-        f" ({duration(lead.mean_ns)} each). Computation hides {whole_percent(lead.hidden_percent)} of them."
+        f" {whole_percent(100 * lead.exposed_ns / lead.of_ns)} of the exposed communication{facts.on}, summed over all calls. A call takes"
+        f" {duration(lead.mean_ns)} on average, and computation hides {whole_percent(lead.hidden_percent)} of this time."
     ]
     sentences += _waiting(lead, facts)
     if not lead.waits and facts.free_ns and lead.operation not in _ONE_TO_ONE:

@@ -32,9 +32,9 @@ function scale(from, to, width) {
   }
   return { pace, write };
 }
-// Of a name from a trace: without what turns the direction of text or breaks lines, and not longer than can be read.
+// Of a name from a trace: on one line, and not longer than can be read.
 const clean = (text, most = 160) => {
-  const plain = text.replace(/[\u200e\u200f\u061c\u202a-\u202e\u2066-\u2069]/g, "").replace(/\s+/g, " ");
+  const plain = text.replace(/\s+/g, " ");
   return plain.length <= most ? plain : `${plain.slice(0, most - 1)}…`;
 };
 const element = (name, attributes = {}, ...inside) => {

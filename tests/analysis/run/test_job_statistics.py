@@ -120,3 +120,24 @@ def test_what_the_recorder_says_of_the_job_wins_over_longer_files(make_store: Ca
     run = [{"name": "r", "job_started_ns": EPOCH + 10, "job_ended_ns": EPOCH + 500}]
     result = job_statistics(make_store(sample=[sample(EPOCH + 20), sample(EPOCH + 30)], source=[kept(EPOCH, EPOCH + 900)], run=run))
     assert (result.started_at_ns, result.duration_ns) == (EPOCH + 10, 490)
+
+
+@pytest.mark.parametrize(("hours", "noted", "apart"), [(204, True, 204), (204, False, 0), (0.5, True, 0)])
+def test_the_time_between_files_of_several_runs_is_no_time_of_a_job(
+    make_store: Callable[..., Store], hours: float, noted: bool, apart: int
+) -> None:
+    hour = 3_600 * 10**9
+    later = EPOCH + hour + int(hours * hour)
+    source = {"format": "hosted system metrics", "events": 1, "bytes": 1}
+    store = make_store(
+        source=[
+            {"id": 0, "path": "a", "first_ns": EPOCH, "last_ns": EPOCH + hour, **source},
+            {"id": 1, "path": "b", "first_ns": later, "last_ns": later + 1000, **source},
+        ],
+        step=[step(EPOCH + 100, 50), step(later + 500, 50)],
+        ingest_note=[{"severity": "warning", "code": "several_runs", "message": "m", "count": 2}] * noted,
+    )
+    result = job_statistics(store)
+    assert result.apart_ns == apart * hour
+    assert (result.duration_ns, result.loop_ns) == (None, None) if apart else result.duration_ns == later + 1000 - EPOCH
+    assert (result.absent or "").startswith("The files are from different times, up to 8 d 12 h") is bool(apart)

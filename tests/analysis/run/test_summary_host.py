@@ -7,6 +7,8 @@ from typing import Any
 
 from postrun.analysis import Options, analyze
 from postrun.analysis.report import Summary
+from postrun.analysis.report.steps import Step, Steps
+from postrun.analysis.run.summary_steps import longest_step
 from postrun.analysis.toolkit.wording import percent, whole_percent
 from postrun.ingest.derive.steps import derive_steps
 from postrun.ingest.store import Store
@@ -86,3 +88,16 @@ def test_without_steps_the_headline_tells_of_the_processors(make_store: MakeStor
     counted = [{"node": 0, "metric": "counter.loss", "unit": 0, "time_ns": 0, "value": 1.0}]
     result = summed(make_store, sample=samples("cpu_utilization", [20.0, 40.0, 90.0]) + counted)
     assert result.headline.endswith(f"1 process was traced. CPU utilization averaged {whole_percent(50)}, and no steps were recorded.")
+
+
+def test_steps_of_a_device_are_timed_from_step_to_step() -> None:
+    # The GPU work of step 3 begins early, so its GPU time is the longest; from step to step, step 8 is.
+    ends = [100, 200, 300, 400, 500, 600, 700, 800, 950, 1050, 1150, 1250]
+    durations = [90, 90, 90, 190, 90, 90, 90, 90, 140, 90, 90, 90]
+    timed = tuple(
+        Step("n", 0, 1, None, i, (end - took) * MS, took * MS, True, took * MS)
+        for i, (end, took) in enumerate(zip(ends, durations, strict=True))
+    )
+    longest = longest_step(Steps(timed, (), (), None))
+    assert longest is not None
+    assert (longest.name, longest.ns, longest.ratio) == ("step 8", 150 * MS, 1.5)

@@ -323,28 +323,22 @@ def test_a_row_that_is_nothing_says_so_in_place_of_its_bar() -> None:
 
 
 @pytest.mark.parametrize("width", [WIDE, SMALL])
-def test_step_bars_are_the_same_with_and_without_tooltips(width: float) -> None:
+def test_step_bars_have_a_path_per_part_and_a_label_per_bar(width: float) -> None:
     """Bars of 10 + 5 ms and of 8 + 2 ms, and 3 ms below zero."""
     parts, below = [Part("computation", "computation"), Part("idle", "idle")], Part("hidden", "communication", 0.45)
     bars = [Bar("1", [10.0, 5.0], 3.0), Bar("2", [8.0, 2.0], 0.0)]
-    titled, plain = (
-        ElementTree.fromstring(step_bars(parts, bars, below, "ms", top=15.0, titles=titles, width=width)) for titles in (True, False)
-    )
-    boxes = [
-        (rect.get("fill"), *(float(rect.get(name, 0)) for name in ("x", "y", "width", "height")))
-        for rect in titled.iter(f"{SVG}rect")
-        if rect.find(f"{SVG}title") is not None
-    ]
-    paths = [
-        (one.get("fill"), *map(float, box))
-        for one in plain.iter(f"{SVG}path")
-        for box in re.findall(r"M([\d.]+) ([\d.]+)h([\d.]+)v([\d.]+)", one.get("d", ""))
-        if one.get("fill") != palette.PAPER
-    ]
-    assert sorted(boxes) == sorted(paths)
-    assert sorted(height for *_, height in paths) == [12.8, 19.2, 32.0, 51.2, 64.0]  # 6.4 px per ms
-    assert not list(plain.iter(f"{SVG}title"))
-    assert plain.get("width") == f"{width:g}"
+    drawn = ElementTree.fromstring(step_bars(parts, bars, below, "ms", top=15.0, width=width))
+    paths = {one.get("data-part"): re.findall(r"M([\d.]+) [\d.]+h[\d.]+v([\d.]+)", one.get("d", "")) for one in drawn.iter(f"{SVG}path")}
+    heights = {name: [float(tall) for _, tall in boxes] for name, boxes in paths.items() if name}
+    assert heights == {"computation": [64.0, 51.2], "idle": [32.0, 12.8], "hidden": [19.2]}  # 6.4 px per ms
+    (field,) = (rect for rect in drawn.iter(f"{SVG}rect") if rect.get("data-bars"))
+    scale, *labels = field.get("data-bars", "").split("|")
+    unit, per, left, slot = scale.split(" ")
+    assert (unit, float(per) * 6.4, labels) == ("ms", pytest.approx(1.0), ["1", "2"])
+    assert [int((float(x) - float(left)) / float(slot)) for x, _ in paths["computation"]] == [0, 1]
+    assert drawn.get("width") == f"{width:g}"
+    cut = step_bars(parts, bars, below, "ms", top=12.0, width=width)
+    assert "|1 (bar cut)|2&quot;".replace("&quot;", '"') in cut
 
 
 def test_panels_are_below_each_other_on_a_narrow_screen() -> None:

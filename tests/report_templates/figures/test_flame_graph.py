@@ -15,7 +15,7 @@ from page_fonts import text_width
 from postrun.analysis.report import FlameFrame, FlameGraph, ProfileGroup, ProfileRow, PythonProfile, Report, Step
 from postrun.report_templates.blocks import Texts
 from postrun.report_templates.figures import svg
-from postrun.report_templates.figures.flame_graph import WIDTH, Bar, fitting, flame_graph
+from postrun.report_templates.figures.flame_graph import Bar, fitting, flame_graph
 from postrun.report_templates.figures.palette import themed
 from postrun.report_templates.figures.stacked_bars import Part
 from postrun.report_templates.output.pages import page
@@ -70,9 +70,9 @@ def test_frames_are_as_wide_as_their_time_and_below_their_callers() -> None:
     text = flame_graph([bar(0, 0, 4, "main"), bar(1, 0, 3, "a"), bar(1, 3, 0.5, "b")], [Part("own code", "computation")], 4.0)
     boxes = {title: (x, y, width) for x, y, width, title in rects(text)}
     assert boxes["main"][0] == 0
-    assert boxes["main"][2] == pytest.approx(WIDTH, abs=1)
-    assert (boxes["a"][0], boxes["b"][0]) == (0, pytest.approx(WIDTH * 3 / 4, abs=0.01))
-    assert boxes["b"][2] == pytest.approx(WIDTH / 8, abs=1)
+    assert boxes["main"][2] == pytest.approx(svg.WIDE, abs=1)
+    assert (boxes["a"][0], boxes["b"][0]) == (0, pytest.approx(svg.WIDE * 3 / 4, abs=0.01))
+    assert boxes["b"][2] == pytest.approx(svg.WIDE / 8, abs=1)
     assert boxes["main"][1] < boxes["a"][1] == boxes["b"][1]
 
 
@@ -105,15 +105,19 @@ def test_nothing_is_drawn_of_an_empty_tree_but_its_axis() -> None:
     assert rects(flame_graph([], [], 0.0)) == []
 
 
-@given(st.lists(st.tuples(st.integers(0, 39), st.floats(0, 1), st.floats(0, 1), st.text(max_size=30)), max_size=30))
-def test_no_frame_leaves_the_figure(frames: list[tuple[int, float, float, str]]) -> None:
-    text = flame_graph([bar(depth, start, total, name) for depth, start, total, name in frames], [], 1.0)
+@given(
+    st.lists(st.tuples(st.integers(0, 39), st.floats(0, 1), st.floats(0, 1), st.text(max_size=30)), max_size=30),
+    st.sampled_from([svg.WIDE, svg.SMALL]),
+)
+def test_no_frame_leaves_the_figure(frames: list[tuple[int, float, float, str]], width: float) -> None:
+    kinds = [Part(name, "computation") for name in ("own code", "a library with a long name", "others, together")]
+    text = flame_graph([bar(depth, start, total, name) for depth, start, total, name in frames], kinds, 1.0, figure_width=width)
     root = ET.fromstring(text)
     height = float(root.attrib["height"])
     for element in root.iter():
         if element.tag.endswith("rect"):
-            assert 0 <= float(element.attrib["x"]) <= WIDTH
-            assert float(element.attrib["x"]) + float(element.attrib["width"]) <= WIDTH + 0.5
+            assert 0 <= float(element.attrib["x"]) <= width
+            assert float(element.attrib["x"]) + float(element.attrib["width"]) <= width + 0.5
             assert float(element.attrib["y"]) + float(element.attrib["height"]) <= height + 0.01
 
 

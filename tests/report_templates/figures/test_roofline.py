@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from postrun.report_templates.figures import svg
 from postrun.report_templates.figures.palette import MEANINGS
-from postrun.report_templates.figures.roofline import WIDTH, Point, Roof, roofline
+from postrun.report_templates.figures.roofline import Point, Roof, roofline
 from postrun.report_templates.figures.stacked_bars import Part
 
 KINDS = [Part("compute", "computation"), Part("served by cache", "memory", 0.45)]
@@ -65,16 +65,16 @@ POINTS = st.lists(
 )
 
 
-@given(POINTS, st.lists(POSITIVE, min_size=1, max_size=4), st.none() | POSITIVE)
+@given(POINTS, st.lists(POSITIVE, min_size=1, max_size=4), st.none() | POSITIVE, st.sampled_from([svg.WIDE, svg.SMALL]))
 def test_everything_is_inside_and_no_label_covers_another(
-    rows: list[tuple[float, float, float, str | None]], peaks: list[float], tb_per_s: float | None
+    rows: list[tuple[float, float, float, str | None]], peaks: list[float], tb_per_s: float | None, width: float
 ) -> None:
     roofs = [Roof(f"R{number} peak", peak) for number, peak in enumerate(peaks)]
-    drawing = roofline([point(*row) for row in rows], roofs, tb_per_s, "memory 3 GB/s", KINDS)
+    drawing = roofline([point(*row) for row in rows], roofs, tb_per_s, "memory 3 GB/s", KINDS, width=width)
     assert "nan" not in drawing
     assert "inf" not in drawing
     for x, y, r in circles(drawing).values():
-        assert 0 <= x <= WIDTH
+        assert 0 <= x <= width
         assert 0 <= y <= 400
         assert 2 <= r <= 15
     operators = {row[3] for row in rows if row[3]}  # in the font of code
@@ -86,7 +86,7 @@ def test_everything_is_inside_and_no_label_covers_another(
     ]
     for a, b in combinations(boxes, 2):
         assert a[2] <= b[0] + 0.02 or b[2] <= a[0] + 0.02 or a[3] <= b[1] + 0.02 or b[3] <= a[1] + 0.02
-    assert all(box[0] >= 0 and box[2] <= WIDTH for box in boxes)
+    assert all(box[0] >= 0 and box[2] <= width for box in boxes)
 
 
 def test_a_hostile_title_stays_text() -> None:

@@ -143,9 +143,16 @@ def test_hostile_names_stay_text(rich: Report) -> None:
     assert max(len(word) for word in "".join(reading.text).split()) <= 420  # 10 000 characters are cut, and named so in the JSON
 
 
-def test_a_name_that_turns_the_writing_direction_is_isolated(rich: Report) -> None:
-    for before in re.findall(r"([^\n]{0,40})\u202e", html_of(rich)):
-        assert re.search(r'<bdi>[^<]*$|="[^"]*$', before), before
+@pytest.mark.parametrize("target", ["html", "pdf"])
+def test_marks_that_turn_the_writing_direction_are_escapes(rich: Report, target: str) -> None:
+    text = page(context(rich, quiet), target)
+    assert not re.search("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]", text)
+    assert r"\u202e" in text or target == "pdf"  # where figures are images
+
+
+def test_wide_figures_have_a_drawing_for_a_narrow_screen(any_report: Report) -> None:
+    figures = re.findall(r'<figure id="([^"]+)" class="plot">(.*?)</figure>', html_of(any_report), re.DOTALL)
+    assert [name for name, content in figures if 'class="drawing small"' not in content] == []
 
 
 @pytest.mark.parametrize("target", ["html", "pdf"])

@@ -10,7 +10,7 @@ import pytest
 from postrun.analysis.report import Report
 from postrun.analysis.report.modules import Module, ModuleCoverage, SourceLine
 from postrun.report_templates.blocks import Section
-from postrun.report_templates.figures.flame_graph import WIDTH
+from postrun.report_templates.figures.svg import WIDE
 from postrun.report_templates.output.pages import page
 from postrun.report_templates.output.section_list import context
 from postrun.report_templates.sections.data_quality import data_quality
@@ -48,8 +48,8 @@ def lead(section: Section) -> str:
 
 def test_the_lead_states_coverage_and_the_longest_module_and_line(rich: Report) -> None:
     assert lead(modules(of(rich))) == (
-        "Only 75.0% of the device time belongs to modules, named by module calls; the most to Net/a, 30.0 ms of its own."
-        " 62.5% of it comes from known lines; the most from project/train.py:12, 50.0 ms."
+        "Only 75.0% of the device time can be assigned to modules, by module calls. Net/a takes the most, 30.0 ms without the modules"
+        " inside it. 62.5% of the device time comes from known lines; the most from project/train.py:12, 50.0 ms."
     )
     assert not lead(modules(of(rich, coverage=dataclasses.replace(COVERAGE, known_percent=80.0)))).startswith("Only")
 
@@ -75,7 +75,7 @@ def test_bars_of_the_flame_graph_are_below_the_module_around_them(rich: Report) 
     assert figure is not None
     drawn = re.findall(r'<rect x="([^"]+)" y="([^"]+)" width="([^"]+)"[^>]*><title>([^:<]+):', figure.svg)
     places = {title: (float(x), float(y), float(width) + 0.7) for x, y, width, title in drawn}
-    scale = WIDTH / 80  # px per ms of all device time
+    scale = WIDE / 80  # px per ms of all device time
     assert places["Net"][0] == 0
     assert places["Net"][2] == pytest.approx(60 * scale, abs=0.1)
     assert places["Net/b"][0] == pytest.approx(30 * scale, abs=0.1)

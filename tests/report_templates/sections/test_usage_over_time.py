@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from postrun.analysis.report import MetricUsage, Report, Series
+from postrun.ingest.store.metrics import METRICS
 from postrun.report_templates.blocks import Figure, spread
 from postrun.report_templates.figures import lines
 from postrun.report_templates.sections.system_usage import system_usage
@@ -103,3 +104,9 @@ def test_nothing_to_draw(rich: Report) -> None:
 def test_two_and_three_of_many_rows_have_both_ends() -> None:
     assert spread(list(range(9)), 2, float) == [0, 8]
     assert spread(list(range(9)), 3, float) == [0, 4, 8]
+
+
+def test_the_unit_of_an_axis_is_short(rich: Report, panels: list[list[lines.Panel]]) -> None:
+    unit = METRICS["gpu_memory_controller"]
+    charts(rich, dataclasses.replace(series("n1", "gpu_memory", 24.0), unit=unit))
+    assert [panel.unit for figure in panels for panel in figure] == ["% of time"]

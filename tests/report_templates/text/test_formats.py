@@ -5,12 +5,15 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from postrun.messages import escaped_line
+from postrun.report_templates.figures import svg
 from postrun.report_templates.text.formats import (
     bandwidth,
     clip,
     clipped,
     count,
     duration,
+    length_of,
     moment,
     numbered,
     percent,
@@ -20,6 +23,7 @@ from postrun.report_templates.text.formats import (
     sentences,
     size,
 )
+from postrun.report_templates.text.glyphs import Printed
 
 
 def plain(text: str) -> str:
@@ -64,10 +68,12 @@ def test_number_and_unit_are_not_torn_apart() -> None:
 @given(st.text(max_size=200), st.integers(1, 80))
 def test_clipped_text_keeps_its_ends_and_its_limit(text: str, limit: int) -> None:
     result = clip(text, limit)
-    assert len(result) <= limit
-    assert result == text if len(text) <= limit else "…" in result
+    printed = printable(text)
+    fits = length_of(printed) <= limit
+    assert length_of(result) <= limit
+    assert result == printed if fits else "…" in result
     head, _, tail = result.partition("…")
-    assert len(text) <= limit or (text.startswith(head) and text.endswith(tail))
+    assert fits or (printed.startswith(head) and printed.endswith(tail))
 
 
 @pytest.mark.parametrize(
@@ -99,8 +105,8 @@ def test_sentences_are_the_beginning_of_the_text(text: str, limit: int) -> None:
 
 
 def test_names_do_not_change_the_direction_of_the_text_after_them() -> None:
-    assert printable("gemm\u202egnp.exe\u2066\u2067\u2068\u202a") == "gemm\ufffdgnp.exe" + 4 * "\ufffd"
-    assert printable("שלום\u200f, λ × µs") == "שלום\u200f, λ × µs"
+    assert printable("gemm\u202egnp.exe\u2066\u2067\u2068\u202a") == r"gemm\u202egnp.exe\u2066\u2067\u2068\u202a"
+    assert printable("שלום\u200f, λ × µs") == r"שלום\u200f, λ × µs"
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=()), max_size=100))
@@ -108,7 +114,7 @@ def test_printable_text_is_valid_in_xml_and_otherwise_unchanged(text: str) -> No
     from xml.etree import ElementTree
 
     result = printable(text)
-    assert len(result) == len(text)
+    assert result == text or not text.isprintable()
     assert printable(result) == result
     escaped = result.replace("&", "&amp;").replace("<", "&lt;")
     assert ElementTree.fromstring(f"<t>{escaped}</t>".encode()).text in (result, result or None)
@@ -132,3 +138,18 @@ def test_shortened_names_fit(names: list[str], limit: int) -> None:
 
 def test_a_noun_keeps_its_number() -> None:
     assert numbered("from 2% on rank 6 to 58% on ranks 1 and 3, GPU 2") == "from 2% on rank\u00a06 to 58% on ranks\u00a01 and 3, GPU\u00a02"
+
+
+@pytest.mark.parametrize(
+    "name", ["数据加载训练模型", "\u202egnirts\u202c", "\x1b[31m\x00\x07", "\U00012000" * 9, "lone \ud800", "גמל\u200f"]
+)
+@pytest.mark.parametrize("limit", [1, 6, 12, 40])
+def test_names_are_shortened_as_they_are_printed(name: str, limit: int) -> None:
+    """Escapes count with all their letters, and the same ones are on every page."""
+    short = clip(name * 3, limit)
+    pdf = Printed().text(short)
+    assert len(pdf) <= limit
+    assert short == printable(name * 3) or "…" in short
+    assert printable(short) == short
+    assert escaped_line(pdf) == pdf
+    assert svg.width_of(svg.fitted(name * 3, 60.0)) <= 60.0

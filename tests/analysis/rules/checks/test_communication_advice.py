@@ -149,7 +149,7 @@ def test_ddp_is_advised_in_its_own_words(make_store: MakeStore) -> None:
     assert "bf16_compress_hook)`, or less often with gradient accumulation under `model.no_sync()`" in much
     overlapped = exposed(make_store, "AllReduce", 1 * MS, [ACCUMULATE], ddp=True, hidden=MS // 2)
     assert "overlaps backward already" in overlapped
-    assert "Computation hides 50% of them" in overlapped
+    assert "and computation hides 50% of this time" in overlapped
 
 
 def test_settings_of_ddp_follow_its_operators(make_store: MakeStore) -> None:

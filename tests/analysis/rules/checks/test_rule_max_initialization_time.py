@@ -64,6 +64,16 @@ def test_hours_between_files_of_what_may_be_two_runs_are_no_initialization(make_
     assert result.reason == "the files may not be of one run: 8 h 20 min before the first step may lie between two"
 
 
+def test_files_of_different_days_have_no_start_of_a_job(make_store: MakeStore) -> None:
+    tables = {"step": [step(0, T0 + 3000 * MINUTE), step(1, T0 + 3001 * MINUTE)]}
+    note = {"id": 0, "severity": "warning", "code": "several_runs", "message": "The files cannot all be of one run"}
+    ends = [(T0, T0 + MINUTE), (T0 + 3000 * MINUTE, T0 + 3002 * MINUTE)]
+    source = [{"id": i, "path": f"{i}", "format": "f", "first_ns": first, "last_ns": last} for i, (first, last) in enumerate(ends)]
+    result, findings = judged(make_store(**tables, ingest_note=[note], source=source))
+    assert (result.verdict, findings) == ("NotEvaluated", ())
+    assert result.reason == "the files are from different times, so the start of the job is not known"
+
+
 def test_parts_of_the_job_and_cost(make_store: MakeStore) -> None:
     # Samples from 0 to 60 min, steps from 30 min to 50 min: initialization 30, loop 20, finalization 10 minutes. Two of three GPUs used.
     steps = [step(0, T0 + 30 * MINUTE), step(1, T0 + 50 * MINUTE - SECOND)]

@@ -24,13 +24,18 @@ def outcome(verdict: str = ISSUES, recommendation: str | None = "Do it.", **deta
     return Outcome(verdict, details=details, recommendation=recommendation)
 
 
-def referred(**outcomes: Outcome) -> dict[str, str | None]:
-    """Recommendations by rule."""
+def outcomes_with(**outcomes: Outcome) -> list[Outcome]:
+    """The outcomes after references were added."""
     rules: list[Rule] = [RULES[name]() for name in outcomes]
     typed = [dataclasses.replace(one, details=details_from(name, plain_details(one))) for name, one in outcomes.items()]
     computed = cross_reference.refer(rules, typed)
     assert [one.verdict for one in computed] == [one.verdict for one in outcomes.values()]
-    return {name: one.recommendation for name, one in zip(outcomes, computed, strict=True)}
+    return computed
+
+
+def referred(**outcomes: Outcome) -> dict[str, str | None]:
+    """Recommendations by rule."""
+    return {name: one.recommendation for name, one in zip(outcomes, outcomes_with(**outcomes), strict=True)}
 
 
 def low(node: str, device: int, **more: Any) -> dict[str, Any]:
@@ -81,15 +86,16 @@ def test_loaders_are_not_both_to_be_more_and_to_be_left() -> None:
     assert MORE_WORKERS in load
 
 
-def test_two_definitions_of_well_used_are_told_apart() -> None:
+def test_two_definitions_of_well_used_are_told_apart_by_the_evidence() -> None:
     def usage(node: str, statement: str | None) -> Outcome:
         return outcome(FINE, nodes=[{"node": node, "statement": statement, "metrics": []}])
 
-    gpu = outcome(devices=[low("m0", 1)])
-    text = referred(LowGPUUtilization=gpu, OverallSystemUsage=usage("m0", "Well used: the median of the GPUs is 88%."))["LowGPUUtilization"]
-    assert str(text).startswith("Do it. OverallSystemUsage reports these nodes as well used")
+    gpu = dataclasses.replace(outcome(devices=[low("m0", 1)]), finding="It is low.")
+    well_used = outcomes_with(LowGPUUtilization=gpu, OverallSystemUsage=usage("m0", "Well used: the median of the GPUs is 88%."))[0]
+    assert str(well_used.finding).startswith("It is low. OverallSystemUsage reports these nodes as well used")
+    assert well_used.recommendation == "Do it."  # the definitions are nothing to do
     for fields in (usage("m1", "Well used: it is."), usage("m0", "Under-utilized: it is."), usage("m0", None)):
-        assert referred(LowGPUUtilization=gpu, OverallSystemUsage=fields)["LowGPUUtilization"] == "Do it."
+        assert outcomes_with(LowGPUUtilization=gpu, OverallSystemUsage=fields)[0].finding == "It is low."
 
 
 def test_every_row_names_rules_that_there_are() -> None:
