@@ -95,8 +95,8 @@ def check(path: Path) -> tuple[str, ...]:
     expected = [figures(trace, device) for trace in traces for device in devices_of(trace)]
     called = [call for trace in traces for call in operators(trace)]
     for short_us, results in zip(SHORT_US, rules, strict=True):
-        own = [{**figure, "ShortKernels": figure["ShortKernels"][short_us]} for figure in expected]
-        compare(own, called, {result.rule: result for result in results})
+        per_device = [{**figure, "ShortKernels": figure["ShortKernels"][short_us]} for figure in expected]
+        compare(per_device, called, {result.rule: result for result in results})
     verdicts = {result.rule: result.verdict for result in rules[0]}
     return verdicts["HostBound"], verdicts["SyncBound"], verdicts["ShortKernels"]
 
@@ -135,7 +135,7 @@ def devices_of(trace: Trace) -> list[int]:
 
 
 def figures(trace: Trace, device: int) -> dict[str, Any]:
-    """Return the expected figures of each rule; those of ShortKernels by the length of a short kernel."""
+    """Return the figures of each rule; ShortKernels has some for each limit."""
 
     def order(event: Event) -> tuple[int, int, float]:
         call = trace.launched.get(event["id"])
