@@ -6,6 +6,7 @@ import fcntl
 import gc
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -79,8 +80,8 @@ def project_root() -> Path:
 @pytest.fixture(scope="session")
 def built_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[Path], object]], Path]:
     """Return a function that fills a folder of a name, once for all test processes."""
-    own = tmp_path_factory.getbasetemp()
-    shared = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "built-once"
+    base = tmp_path_factory.getbasetemp()
+    shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "built-once"
 
     def build(name: str, fill: Callable[[Path], object]) -> Path:
         folder, done = shared / name, shared / f"{name}.done"
@@ -108,6 +109,20 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no real traces: {folder} is no folder (set POSTRUN_TEST_DATA)")
     return folder
+
+
+@pytest.fixture(scope="session")
+def published_job(shared_data: Path, built_once: Callable[[str, Callable[[Path], object]], Path]) -> Callable[[str], Path]:
+    """Return a function: name of a published job, AR or ST -> folder of its traces."""
+    maker = shared_data / "stragglers" / "make_kineto.py"
+    if not maker.is_file():
+        pytest.skip("the published jobs are not in the shared data")
+
+    def make(name: str) -> Path:
+        command = [sys.executable, maker, maker.with_name(f"trace-{name}.parquet")]
+        return built_once(f"published-{name}", lambda folder: subprocess.run([*command, folder], check=True))
+
+    return make
 
 
 @pytest.fixture(scope="session")
