@@ -41,8 +41,12 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker(pytest.mark.slow)
 
 
-# The folders whose files take longest. A process takes file after file: a long one at the end would leave the others without work.
-LONG = ("packaging", "nightly", "real", "advice", "native", "gpu", "report_templates")
+# Beginnings of the paths of the files that take longest. A process takes file after file: a long one at the end would leave the others
+# without work.
+LONG = (
+    *("packaging/", "nightly/", "real/", "advice/", "native/", "gpu/", "analysis/rules/checks/test_recompiles_torch", "analysis/causes/"),
+    *("analysis/efficiency/", "analysis/compare/", "report_templates/", "commands/", "docs/", "test_"),
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -52,8 +56,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
 
     def rank(item: pytest.Item) -> int:
-        folder = item.path.relative_to(ROOT / "tests").parts[0]
-        return LONG.index(folder) if folder in LONG else len(LONG) + (item.path.parent != ROOT / "tests")
+        path = item.path.relative_to(ROOT / "tests").as_posix()
+        return next((number for number, beginning in enumerate(LONG) if path.startswith(beginning)), len(LONG))
 
     items.sort(key=rank)
 
