@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import os
+import shutil
+import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +41,12 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker(pytest.mark.slow)
 
 
-# The folders whose files take longest. A process takes file after file: a long one at the end would leave the others without work.
-LONG = ("packaging", "nightly", "real", "advice", "native", "gpu", "report_templates")
+# Beginnings of the paths of the files that take longest. A process takes file after file: a long one at the end would leave the others
+# without work.
+LONG = (
+    *("packaging/", "nightly/", "real/", "advice/", "native/", "gpu/", "analysis/rules/checks/test_recompiles_torch", "analysis/causes/"),
+    *("analysis/efficiency/", "analysis/compare/", "report_templates/", "commands/", "docs/", "test_"),
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -48,8 +56,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
 
     def rank(item: pytest.Item) -> int:
-        folder = item.path.relative_to(ROOT / "tests").parts[0]
-        return LONG.index(folder) if folder in LONG else len(LONG) + (item.path.parent != ROOT / "tests")
+        path = item.path.relative_to(ROOT / "tests").as_posix()
+        return next((number for number, beginning in enumerate(LONG) if path.startswith(beginning)), len(LONG))
 
     items.sort(key=rank)
 
@@ -74,6 +82,27 @@ def project_root() -> Path:
 
 
 @pytest.fixture(scope="session")
+def built_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[Path], object]], Path]:
+    """Return a function that fills a folder of a name, once for all test processes."""
+    base = tmp_path_factory.getbasetemp()
+    shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "built-once"
+
+    def build(name: str, fill: Callable[[Path], object]) -> Path:
+        folder, done = shared / name, shared / f"{name}.done"
+        shared.mkdir(exist_ok=True)
+        with (shared / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not done.exists():
+                shutil.rmtree(folder, ignore_errors=True)
+                folder.mkdir()
+                fill(folder)
+                done.touch()
+        return folder
+
+    return build
+
+
+@pytest.fixture(scope="session")
 def shared_data() -> Path:
     """Return a folder of real trace files; skip if there is none.
 
@@ -84,6 +113,20 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no real traces: {folder} is no folder (set POSTRUN_TEST_DATA)")
     return folder
+
+
+@pytest.fixture(scope="session")
+def published_job(shared_data: Path, built_once: Callable[[str, Callable[[Path], object]], Path]) -> Callable[[str], Path]:
+    """Return a function: name of a published job, AR or ST -> folder of its traces."""
+    maker = shared_data / "stragglers" / "make_kineto.py"
+    if not maker.is_file():
+        pytest.skip("the published jobs are not in the shared data")
+
+    def make(name: str) -> Path:
+        command = [sys.executable, maker, maker.with_name(f"trace-{name}.parquet")]
+        return built_once(f"published-{name}", lambda folder: subprocess.run([*command, folder], check=True))
+
+    return make
 
 
 @pytest.fixture(scope="session")

@@ -57,7 +57,7 @@ def test_variables_of_their_options_are_known(monkeypatch: pytest.MonkeyPatch) -
         if name.startswith("POSTRUN_"):
             monkeypatch.delenv(name)
     sources = [ROOT / ".ci/run", *sorted((ROOT / "native/src").glob("*/*.c"))]
-    read = re.findall(r'(?:export |environment \w+ |")(POSTRUN_[A-Z_]+)', "".join(path.read_text() for path in sources))
+    read = re.findall(r'(?:export |")(POSTRUN_[A-Z_]+)', "".join(path.read_text() for path in sources))
     assert {"POSTRUN_SWIFT", "POSTRUN_CUPTI_WHEELS", "POSTRUN_CUPTI_STAY", "POSTRUN_GPU"} <= {*read}
     for name in read:
         monkeypatch.setenv(name, "")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import importlib.util
 import os
 import shutil
 import sys
 import sysconfig
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -69,16 +69,9 @@ def unpacked(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def wheel(compiler: str, project_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of this checkout, with the C side, built once for all test processes."""
-    basetemp = tmp_path_factory.getbasetemp()
-    folder = (basetemp.parent if "PYTEST_XDIST_WORKER" in os.environ else basetemp) / "shared-wheel"
-    folder.mkdir(exist_ok=True)
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (folder / "built").exists():
-            build_wheel(project_root, folder, outside=False)
-            (folder / "built").touch()
+def wheel(compiler: str, project_root: Path, built_once: Callable[[str, Callable[[Path], object]], Path]) -> Path:
+    """The wheel of this checkout, with the C side."""
+    folder = built_once("wheel", lambda folder: build_wheel(project_root, folder, outside=False))
     (wheel,) = folder.glob("*.whl")
     return wheel
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,23 +18,8 @@ FIGURES = {"CPU": "cpu", "GPU": "gpu", "GPUmemory": "gpu_memory", "IO": "io_wait
 
 
 @pytest.fixture(scope="module")
-def expected(shared_data: Path) -> dict[str, Any]:
-    script = shared_data / "syn1" / "expected.py"
-    if not script.is_file():
-        pytest.skip(f"no synthetic run: {script} is no file")
-    done = subprocess.run([sys.executable, "-B", str(script)], capture_output=True, text=True, check=True)
-    figures: dict[str, Any] = json.loads(done.stdout)
-    return figures
-
-
-@pytest.fixture(scope="module")
-def run(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    script = shared_data / "syn1" / "make_syn1.py"
-    if not script.is_file():
-        pytest.skip(f"no synthetic run: {script} is no file")
-    folder = tmp_path_factory.mktemp("syn1")
-    subprocess.run([sys.executable, "-B", str(script), str(folder)], check=True)
-    with ingest([folder]) as store:
+def run(syn1: Path) -> Iterator[Store]:
+    with ingest([syn1]) as store:
         yield store
 
 
@@ -51,9 +33,9 @@ def test_everything_is_read(run: Store) -> None:
     assert run.frame("SELECT count(*) FROM ingest_note WHERE severity <> 'info'").item() == 0
 
 
-def test_overall_system_usage(run: Store, expected: dict[str, Any]) -> None:
+def test_overall_system_usage(run: Store, syn1_figures: dict[str, Any]) -> None:
     usage = {(row.node, row.metric): row for row in system_usage(run).nodes}
-    figures = expected["OverallSystemUsage"]
+    figures = syn1_figures["OverallSystemUsage"]
     assert set(usage) == {(node, FIGURES[name]) for node in figures for name in figures[node]}
     for node, of_node in figures.items():
         for name, quantiles in of_node.items():
@@ -74,9 +56,9 @@ def test_statements_and_active_time(run: Store) -> None:
         assert (active.points, active.active_percent, active.derived) == (2400 * units, 100.0, False)
 
 
-def test_job_statistics(run: Store, expected: dict[str, Any]) -> None:
+def test_job_statistics(run: Store, syn1_figures: dict[str, Any]) -> None:
     statistics = job_statistics(run)
-    job = expected["JobSummary"]
+    job = syn1_figures["JobSummary"]
     assert statistics.absent is None
     assert statistics.started_at_ns == round(job["job_start"] * 1000) * 1_000_000
     assert statistics.ended_at_ns == round(job["job_end"] * 1000) * 1_000_000
@@ -89,8 +71,8 @@ def test_job_statistics(run: Store, expected: dict[str, Any]) -> None:
     assert {key: (value or 0) // SECOND for key, value in whole_seconds.items()} == {key: job[key] for key in whole_seconds}
 
 
-def test_phases(run: Store, expected: dict[str, Any]) -> None:
-    split = expected["phase split (documented)"]
+def test_phases(run: Store, syn1_figures: dict[str, Any]) -> None:
+    split = syn1_figures["phase split (documented)"]
     section = framework(run)
     assert {phase.name: phase.percent for phase in section.phases} == pytest.approx(
         {"TRAIN": split["TRAIN"], "EVAL": split["EVAL"], "other": split["others"]}, rel=1e-9

@@ -5,9 +5,6 @@ The figures of step durations are also those published for a recorded run.
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,23 +24,8 @@ T0 = 1_700_000_040 * SECOND
 
 
 @pytest.fixture(scope="module")
-def expected(shared_data: Path) -> dict[str, Any]:
-    script = shared_data / "syn1" / "expected.py"
-    if not script.is_file():
-        pytest.skip(f"no synthetic run: {script} is no file")
-    done = subprocess.run([sys.executable, "-B", str(script)], capture_output=True, text=True, check=True)
-    figures: dict[str, Any] = json.loads(done.stdout)
-    return figures
-
-
-@pytest.fixture(scope="module")
-def run(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    script = shared_data / "syn1" / "make_syn1.py"
-    if not script.is_file():
-        pytest.skip(f"no synthetic run: {script} is no file")
-    folder = tmp_path_factory.mktemp("syn1")
-    subprocess.run([sys.executable, "-B", str(script), str(folder)], check=True)
-    with ingest([folder]) as store:
+def run(syn1: Path) -> Iterator[Store]:
+    with ingest([syn1]) as store:
         yield store
 
 
@@ -54,10 +36,10 @@ def judged(run: Store, preset: Preset, **settings: Any) -> tuple[dict[str, RuleR
 
 
 @pytest.mark.parametrize(("preset", "factor"), [("documented", 5), ("service", 3)])
-def test_step_outlier(run: Store, expected: dict[str, Any], preset: Preset, factor: int) -> None:
+def test_step_outlier(run: Store, syn1_figures: dict[str, Any], preset: Preset, factor: int) -> None:
     results, _ = judged(run, preset)
     result = results["StepOutlier"]
-    figures = expected[f"StepOutlier(stddev={factor})"]
+    figures = syn1_figures[f"StepOutlier(stddev={factor})"]
     groups = {f"Step:ModeKeys.{group['phase']}": group for group in plain_details(result)["groups"]}
     assert set(groups) == set(figures)
     for phase, figure in figures.items():
@@ -113,9 +95,9 @@ def test_mode_and_limits(run: Store) -> None:
 
 
 @pytest.mark.parametrize("preset", ["documented", "service"])
-def test_max_initialization_time(run: Store, expected: dict[str, Any], preset: Preset) -> None:
+def test_max_initialization_time(run: Store, syn1_figures: dict[str, Any], preset: Preset) -> None:
     result = judged(run, preset)[0]["MaxInitializationTime"]
-    job = expected["JobSummary"]
+    job = syn1_figures["JobSummary"]
     actual = {name: plain_details(result)[f"{name}_ns"] // SECOND for name in ("duration", "initialization", "loop", "finalization")}
     assert actual == {
         "duration": job["duration"], "initialization": job["init"], "loop": job["loop_by_end"], "finalization": job["final_by_end"],
@@ -128,10 +110,10 @@ def test_max_initialization_time(run: Store, expected: dict[str, Any], preset: P
 
 
 @pytest.mark.parametrize("preset", ["documented", "service"])
-def test_overall_framework_metrics(run: Store, expected: dict[str, Any], preset: Preset) -> None:
+def test_overall_framework_metrics(run: Store, syn1_figures: dict[str, Any], preset: Preset) -> None:
     results, findings = judged(run, preset)
     result = results["OverallFrameworkMetrics"]
-    split = expected["phase split (documented)"]
+    split = syn1_figures["phase split (documented)"]
     assert {row["name"]: row["percent"] for row in plain_details(result)["phases"]} == pytest.approx(
         {"TRAIN": split["TRAIN"], "EVAL": split["EVAL"], "other": split["others"]}, rel=1e-9
     )

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,23 +17,8 @@ BEGIN_MS = 1_700_000_040_001
 
 
 @pytest.fixture(scope="module")
-def expected(shared_data: Path) -> dict[str, Any]:
-    script = shared_data / "syn1" / "expected.py"
-    if not script.is_file():
-        pytest.skip(f"no synthetic run: {script} is no file")
-    done = subprocess.run([sys.executable, "-B", str(script)], capture_output=True, text=True, check=True)
-    figures: dict[str, Any] = json.loads(done.stdout)
-    return figures
-
-
-@pytest.fixture(scope="module")
-def run(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    script = shared_data / "syn1" / "make_syn1.py"
-    if not script.is_file():
-        pytest.skip(f"no synthetic run: {script} is no file")
-    folder = tmp_path_factory.mktemp("syn1")
-    subprocess.run([sys.executable, "-B", str(script), str(folder)], check=True)
-    with ingest([folder]) as store:
+def run(syn1: Path) -> Iterator[Store]:
+    with ingest([syn1]) as store:
         yield store
 
 
@@ -47,9 +29,9 @@ def run(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         ("documented", "GPUMemoryIncrease(increase=10,window=500,patience=100)"),
     ],
 )
-def test_memory_increase(run: Store, expected: dict[str, Any], preset: str, key: str) -> None:
+def test_memory_increase(run: Store, syn1_figures: dict[str, Any], preset: str, key: str) -> None:
     actual = judged(run, "GPUMemoryIncrease", preset=preset)
-    ((unit, figures),) = expected[key].items()
+    ((unit, figures),) = syn1_figures[key].items()
     assert unit == "algo-1/gpu0"
     row = plain_details(actual)["devices"][0]
     assert (row["node"], row["device"], row["memory_figure"]) == ("algo-1", 0, "memory controller")
@@ -64,9 +46,9 @@ def test_memory_increase(run: Store, expected: dict[str, Any], preset: str, key:
 
 
 @pytest.mark.parametrize(("preset", "threshold"), [("documented", 0.5), ("service", 0.24)])
-def test_load_balancing(run: Store, expected: dict[str, Any], preset: str, threshold: float) -> None:
+def test_load_balancing(run: Store, syn1_figures: dict[str, Any], preset: str, threshold: float) -> None:
     actual = judged(run, "LoadBalancing", preset=preset)
-    distances = expected["LoadBalancing"]
+    distances = syn1_figures["LoadBalancing"]
     names = [f"{row['node']}/gpu{row['device']}" for row in plain_details(actual)["devices"]]
     matrix = plain_details(actual)["matrix"]
     seen = {f"{a} vs {b}": matrix[i][j] for i, a in enumerate(names) for j, b in enumerate(names) if i < j}

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import random
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -47,23 +44,8 @@ def results(store: Store, preset: str, **settings: Any) -> Results:
 
 
 @pytest.fixture(scope="module")
-def expected(shared_data: Path) -> dict[str, Any]:
-    script = shared_data / "syn1" / "expected.py"
-    if not script.is_file():
-        pytest.skip(f"no synthetic run: {script} is no file")
-    done = subprocess.run([sys.executable, "-B", str(script)], capture_output=True, text=True, check=True)
-    figures: dict[str, Any] = json.loads(done.stdout)
-    return figures
-
-
-@pytest.fixture(scope="module")
-def run(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    script = shared_data / "syn1" / "make_syn1.py"
-    if not script.is_file():
-        pytest.skip(f"no synthetic run: {script} is no file")
-    folder = tmp_path_factory.mktemp("syn1")
-    subprocess.run([sys.executable, "-B", str(script), str(folder)], check=True)
-    with ingest([folder]) as store:
+def run(syn1: Path) -> Iterator[Store]:
+    with ingest([syn1]) as store:
         yield store
 
 
@@ -77,8 +59,8 @@ def gpus(result: RuleResult) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("preset", ["documented", "service"])
-def test_low_gpu_utilization(presets: dict[str, Results], expected: dict[str, Any], preset: str) -> None:
-    actual, want = presets[preset]["LowGPUUtilization"], expected["LowGPUUtilization(patience=1000)"]
+def test_low_gpu_utilization(presets: dict[str, Results], syn1_figures: dict[str, Any], preset: str) -> None:
+    actual, want = presets[preset]["LowGPUUtilization"], syn1_figures["LowGPUUtilization(patience=1000)"]
     assert sum(entry["triggered"] for entry in want.values()) == 24
     assert (actual.verdict, actual.triggered, actual.windows, actual.windows_triggered, actual.datapoints) == (
         "IssuesFound",
@@ -108,12 +90,12 @@ def test_low_gpu_utilization(presets: dict[str, Results], expected: dict[str, An
 
 
 @pytest.mark.parametrize(("preset", "patience", "triggered"), [("documented", 100, 16), ("service", 1000, 12)])
-def test_batch_size(presets: dict[str, Results], expected: dict[str, Any], preset: str, patience: int, triggered: int) -> None:
+def test_batch_size(presets: dict[str, Results], syn1_figures: dict[str, Any], preset: str, patience: int, triggered: int) -> None:
     actual = presets[preset]["BatchSize"]
     rows = gpus(actual)
-    assert {name: row["violations"] for name, row in rows.items() if row["violations"]} == expected[f"BatchSize(patience={patience})"]
+    assert {name: row["violations"] for name, row in rows.items() if row["violations"]} == syn1_figures[f"BatchSize(patience={patience})"]
     assert (actual.verdict, actual.triggered, actual.violations, actual.windows) == ("IssuesFound", triggered, triggered, triggered)
-    boxes, want = rows["algo-1/gpu1"]["boxes"], expected["BatchSize.box algo-1"]
+    boxes, want = rows["algo-1/gpu1"]["boxes"], syn1_figures["BatchSize.box algo-1"]
     for figure, name in (("cpu", "cpu"), ("gpu", "gpu1"), ("gpu_memory", "gpu1_memory")):
         box = {("p05" if key == "p5" else key): value for key, value in boxes[figure].items()}
         assert {key: box[key] for key in want[name]} == pytest.approx(want[name])
@@ -130,8 +112,8 @@ def test_batch_size(presets: dict[str, Results], expected: dict[str, Any], prese
         ("IOBottleneck", "service", "IOBottleneck(io 50,gpu 10)"),
     ],
 )
-def test_bottlenecks(presets: dict[str, Results], expected: dict[str, Any], rule: str, preset: str, key: str) -> None:
-    actual, want = presets[preset][rule], expected[key]
+def test_bottlenecks(presets: dict[str, Results], syn1_figures: dict[str, Any], rule: str, preset: str, key: str) -> None:
+    actual, want = presets[preset][rule], syn1_figures[key]
     rows = {row["node"]: row for row in plain_details(actual)["nodes"]}
     assert rows.keys() == want.keys()
     for node, entry in want.items():
@@ -176,12 +158,12 @@ def test_what_was_active_in_the_io_bottleneck(run: Store) -> None:
 
 
 @pytest.mark.parametrize("preset", ["documented", "service"])
-def test_overall_system_usage(presets: dict[str, Results], expected: dict[str, Any], preset: str) -> None:
+def test_overall_system_usage(presets: dict[str, Results], syn1_figures: dict[str, Any], preset: str) -> None:
     figures = {"CPU": "cpu", "GPU": "gpu", "GPUmemory": "gpu_memory", "IO": "io_wait", "CPUmemory": "cpu_memory", "Network": "network"}
     actual = presets[preset]["OverallSystemUsage"]
     assert (actual.verdict, actual.triggered, actual.datapoints) == ("NoIssuesFound", 0, 2 * 6 * 2400)
     rows = {(node["node"], row["metric"]): row for node in plain_details(actual)["nodes"] for row in node["metrics"]}
-    want = expected["OverallSystemUsage"]
+    want = syn1_figures["OverallSystemUsage"]
     assert rows.keys() == {(node, figures[name]) for node in want for name in want[node]}
     for node, of_node in want.items():
         for name, quantiles in of_node.items():

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import math
 import random
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ SETTINGS: tuple[dict[str, float], ...] = (
     {},
     {"HostBound_idle_threshold": 0, "HostBound_host_share": 0, "ShortKernels_short_us": 25},
 )
+SHORT_US = tuple(settings.get("ShortKernels_short_us", 10) for settings in SETTINGS)
 
 
 @pytest.mark.parametrize("name", REAL)
@@ -90,14 +92,16 @@ def check(path: Path) -> tuple[str, ...]:
             analyze(store, Options(top=100, selection=select(["HostBound", "SyncBound", "ShortKernels"], settings=settings))).rules
             for settings in SETTINGS
         ]
-    for settings, results in zip(SETTINGS, rules, strict=True):
-        compare(traces, {result.rule: result for result in results}, settings.get("ShortKernels_short_us", 10))
+    expected = [figures(trace, device) for trace in traces for device in devices_of(trace)]
+    called = [call for trace in traces for call in operators(trace)]
+    for short_us, results in zip(SHORT_US, rules, strict=True):
+        per_device = [{**figure, "ShortKernels": figure["ShortKernels"][short_us]} for figure in expected]
+        compare(per_device, called, {result.rule: result for result in results})
     verdicts = {result.rule: result.verdict for result in rules[0]}
     return verdicts["HostBound"], verdicts["SyncBound"], verdicts["ShortKernels"]
 
 
-def compare(traces: list[Trace], results: dict[str, RuleResult], short_us: float) -> None:
-    expected = [figures(trace, device, short_us) for trace in traces for device in devices_of(trace)]
+def compare(expected: list[dict[str, Any]], called: list[tuple[str, list[str | None]]], results: dict[str, RuleResult]) -> None:
     for rule, result in results.items():
         actual = plain_details(result)["devices"]
         assert len(actual) == len(expected)
@@ -119,11 +123,10 @@ def compare(traces: list[Trace], results: dict[str, RuleResult], short_us: float
         assert plain_details(host)["after_synchronisation_ns"] == after
     if plain_details(results["SyncBound"])["calls"]:
         counts = Counter({(call["name"], call["operator"]): call["count"] for call in plain_details(results["SyncBound"])["calls"]})
-        for trace in traces:
-            for name, inner in operators(trace):
-                # Where the times of two operators are the same, either may be the inner one.
-                assert any(counts[name, operator] > 0 for operator in inner)
-                counts[next((name, operator) for operator in inner if counts[name, operator] > 0)] -= 1
+        for name, inner in called:
+            # Where the times of two operators are the same, either may be the inner one.
+            assert any(counts[name, operator] > 0 for operator in inner)
+            counts[next((name, operator) for operator in inner if counts[name, operator] > 0)] -= 1
         assert counts.total() == 0
 
 
@@ -131,7 +134,9 @@ def devices_of(trace: Trace) -> list[int]:
     return sorted({event["device"] for event in trace.work})
 
 
-def figures(trace: Trace, device: int, short_us: float) -> dict[str, Any]:
+def figures(trace: Trace, device: int) -> dict[str, Any]:
+    """Return the figures of each rule; ShortKernels has some for each limit."""
+
     def order(event: Event) -> tuple[int, int, float]:
         call = trace.launched.get(event["id"])
         return event["start"], event["end"], call["end"] if call else math.inf
@@ -148,7 +153,6 @@ def figures(trace: Trace, device: int, short_us: float) -> dict[str, Any]:
         latest = max(latest, event["end"])
     span = latest - work[0]["start"]
     kernels = [e for e in work if e["kind"] == "kernel"]
-    limit = short_us * 1000
     calls = merged([(c["start"], c["end"]) for c in trace.calls if c["sync"]])
     blocks = merged([(c["start"], c["end"]) for c in blocking(trace)])
     hosted = [(start, ready) for start, _, ready, _ in gaps if ready > start]
@@ -165,10 +169,13 @@ def figures(trace: Trace, device: int, short_us: float) -> dict[str, Any]:
             "after": sum(end - start for start, end in hosted if any(a <= start <= b for a, b in calls)),
         },
         "ShortKernels": {
-            "span_ns": span, "launches": len(kernels), "short": sum(e["end"] - e["start"] < limit for e in kernels),
-            "gap_ns": sum(
-                end - start for start, end, _, e in gaps if e["kind"] == "kernel" and e["end"] - e["start"] < limit
-            ),
+            short_us: {
+                "span_ns": span, "launches": len(kernels), "short": sum(e["end"] - e["start"] < 1000 * short_us for e in kernels),
+                "gap_ns": sum(
+                    end - start for start, end, _, e in gaps if e["kind"] == "kernel" and e["end"] - e["start"] < 1000 * short_us
+                ),
+            }
+            for short_us in SHORT_US
         },
         "meanwhile": meanwhile(trace, hosted),
     }  # fmt: skip
@@ -203,8 +210,12 @@ def caused(trace: Trace, blocks: Spans, gaps: list[tuple[int, int, int, Event]])
     def waiting(start: float, end: float) -> float:
         return end - start - common(loading, int(start), int(end)) if end > start else 0
 
+    launched = [(begin, ready) for begin, _, ready, event in gaps if event["id"] in trace.launched]
+
     def launched_late(start: float, end: float) -> float:
-        return sum(waiting(max(a, start), min(ready, end)) for a, _, ready, event in gaps if event["id"] in trace.launched)
+        # Gaps are disjoint and in their order.
+        some = launched[bisect_right(launched, start, key=itemgetter(1)) : bisect_left(launched, end, key=itemgetter(0))]
+        return sum(waiting(max(begin, start), min(ready, end)) for begin, ready in some)
 
     chains: list[Spans] = []
     for begin, end in blocks:
@@ -247,11 +258,13 @@ def meanwhile(trace: Trace, waits: Spans) -> Counter[str]:
 def operators(trace: Trace) -> list[tuple[str, list[str | None]]]:
     """Return each synchronization call with its operators, clear cases first."""
     calls: list[tuple[str, list[str | None]]] = []
+    of_thread: dict[Any, list[Event]] = {}
+    for row in sorted(trace.operators, key=itemgetter("start")):
+        if row["end"] > row["start"]:
+            of_thread.setdefault(row["tid"], []).append(row)
     for call in blocking(trace):
-        around = [
-            row for row in trace.operators
-            if row["tid"] == call["tid"] and row["start"] <= call["start"] <= row["end"] and row["end"] > row["start"]
-        ]  # fmt: skip
+        rows = of_thread.get(call["tid"], [])
+        around = [row for row in rows[: bisect_right(rows, call["start"], key=itemgetter("start"))] if call["start"] <= row["end"]]
         inner = max(((row["start"], -row["end"]) for row in around), default=None)
         names = sorted(row["name"] for row in around if (row["start"], -row["end"]) == inner)
         calls.append((call["name"], [*names] or [None]))

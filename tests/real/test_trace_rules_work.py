@@ -7,6 +7,7 @@ import json
 import re
 import statistics
 from collections import defaultdict
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -53,13 +54,11 @@ def kineto(shared_data: Path) -> Path:
 
 
 @pytest.fixture(scope="module", params=VERDICTS)
-def trace(request: pytest.FixtureRequest, kineto: Path) -> tuple[str, Report, list[list[Event]]]:
+def trace(request: pytest.FixtureRequest, kineto: Path, report_of: Callable[[Path], Report]) -> tuple[str, Report, list[list[Event]]]:
     path = kineto / request.param
     if not path.exists():
         pytest.skip(f"no such trace: {path}")
-    with ingest([path]) as store:
-        report = analyze(store, Options(generated_at_ns=0, selection=select(RULES)))
-    return request.param, report, [events(file) for file in (sorted(path.glob("*.json.gz")) if path.is_dir() else [path])]
+    return request.param, report_of(path), [events(file) for file in (sorted(path.glob("*.json.gz")) if path.is_dir() else [path])]
 
 
 def events(file: Path) -> list[Event]:
@@ -110,11 +109,10 @@ def spans(listed: list[Event]) -> Spans:
 def test_verdicts(trace: tuple[str, Report, list[list[Event]]]) -> None:
     name, report, _ = trace
     assert tuple(named(report, rule).verdict for rule in RULES) == VERDICTS[name]
-    for result in report.rules:
-        if result.category == "trace":
-            assert bool(result.finding) == (result.verdict != NOT)
-            assert bool(result.recommendation) == (result.verdict == ISSUE)
-            assert bool(result.reason) == (result.verdict == NOT)
+    for result in (named(report, rule) for rule in RULES):
+        assert bool(result.finding) == (result.verdict != NOT)
+        assert bool(result.recommendation) == (result.verdict == ISSUE)
+        assert bool(result.reason) == (result.verdict == NOT)
 
 
 def test_exposed_part_of_every_collective(trace: tuple[str, Report, list[list[Event]]]) -> None:
@@ -161,15 +159,14 @@ MATRIX = re.compile(r"sgemm|scudnn|winograd|fft2d|cgemm|gemv|conv|wgrad|dgrad", 
 @pytest.mark.parametrize(
     "name", ["v100_ddp/rank-0.Apr_03_18_51_38.1102.pt.trace.json.gz", "v100_old_schema/resnet50_num_workers_0.json.gz"]
 )
-def test_v100_matrix_work_is_fp32(kineto: Path, name: str) -> None:
+def test_v100_matrix_work_is_fp32(kineto: Path, report_of: Callable[[Path], Report], name: str) -> None:
     """No name of these traces is of matrix units, so their matrix kernels are FP32."""
     path = kineto / name
     if not path.is_file():
         pytest.skip(f"no such trace: {path}")
     kernels = [e for e in events(path) if e["category"] == "kernel"]
     assert not any(re.search(r"884|hmma|fp16|half", e["name"], re.IGNORECASE) for e in kernels)
-    with ingest([path]) as store:
-        (result,) = analyze(store, Options(generated_at_ns=0, selection=select(["LowPrecision"]))).rules
+    result = named(report_of(path), "LowPrecision")
     matrix = sum(e["end"] - e["start"] for e in kernels if MATRIX.search(e["name"]))
     assert plain_details(result)["matrix_ns"] == pytest.approx(matrix, rel=0.02)
     assert plain_details(result)["fp32_percent"] > 99

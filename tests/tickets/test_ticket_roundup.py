@@ -20,6 +20,8 @@ from postrun.tickets.settings import Settings
 from postrun.tickets.target import parse
 from ticket_fakes import report_json
 
+pytestmark = pytest.mark.slow
+
 SERVE = """
 import sys
 from wsgiref.simple_server import make_server, WSGIRequestHandler

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import subprocess
-import sys
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -454,13 +452,9 @@ def test_odd_records_match_only_calls_that_meet(store_maker: OpenMaker, calls: l
 
 
 @pytest.mark.parametrize(("name", "ranks"), [("ST", 8), ("AR", 16)])
-def test_published_jobs_recounted(shared_data: Path, tmp_path: Path, name: str, ranks: int) -> None:
+def test_published_jobs_recounted(published_job: Callable[[str], Path], name: str, ranks: int) -> None:
     """Recount transfer and waiting in plain Python, on the clocks of the ends."""
-    maker = shared_data / "stragglers/make_kineto.py"
-    if not maker.is_file():
-        pytest.skip("the published jobs are not here")
-    subprocess.run([sys.executable, maker, maker.with_name(f"trace-{name}.parquet"), tmp_path], check=True)
-    files = sorted(tmp_path.glob("*.gz"))
+    files = sorted(published_job(name).glob("*.gz"))
     assert len(files) == ranks
     calls: dict[Any, list[tuple[int, int, int]]] = defaultdict(list)
     for rank, file in enumerate(files):

@@ -134,8 +134,7 @@ def test_without_device_work_there_are_no_roles(make_store: MakeStore) -> None:
     assert (run.roles, run.peers.roles) == ((), {})
 
 
-@pytest.mark.parametrize(("name", "replicas"), [("AR", 4), ("ST", 2)])
-@pytest.mark.parametrize("groups", [True, False])
+@pytest.mark.parametrize(("name", "replicas", "groups"), [("AR", 4, False), ("ST", 2, True), ("ST", 2, False)])
 def test_published_jobs(shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, replicas: int, groups: bool) -> None:
     maker = shared_data / "stragglers/make_kineto.py"
     if not maker.is_file():
