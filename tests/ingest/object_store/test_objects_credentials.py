@@ -155,6 +155,7 @@ def test_settings_of_other_stores(monkeypatch: pytest.MonkeyPatch) -> None:
         ("Error performing PUT http://169.254.169.254/latest/api/token in 1s - connection refused", "credentials", "no credentials found"),
         ("error trying to connect: dns error: failed to lookup address information", "host", "no such host"),
         ("invalid peer certificate: UnknownIssuer", "certificate", "AWS_CA_BUNDLE"),
+        ("InvalidCertificate(Other(OtherError(CaUsedAsEndEntity)))", "authority", "basicConstraints=critical,CA:FALSE"),
         ("operation timed out", "network", "no connection"),
         ("something new", "other", "refuses the request"),
     ],
