@@ -19,6 +19,7 @@ from .folder import complete_file
 from .listing import ListError, nanoseconds
 from .objects import ObjectInfo, Objects, ObjectStoreError
 from .paths import OURS, is_ours, problem
+from .sides import Side
 from .urls import StoreUrl
 
 T = TypeVar("T")
@@ -34,8 +35,8 @@ _UNPRINTABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _STALE_LOCK_NS: Final = 120 * 10**9
 
 
-def open_store(url: StoreUrl) -> Stored:
-    return Stored(url, connect(url))
+def open_store(url: StoreUrl, side: Side | None = None) -> Stored:
+    return Stored(url, connect(url, side))
 
 
 class Stored(Objects):
@@ -350,7 +351,10 @@ class Stored(Objects):
                 self._to.lister.page(self._base, None, most=1)
             except ListError as listing:
                 failure = listing.problem if listing.problem.code else failure
-        return ObjectStoreError(message(failure, name, self.url, self._to.server))
+        return self._error(failure, name)
+
+    def _error(self, failure: Trouble, name: str) -> ObjectStoreError:
+        return ObjectStoreError(self._to.environment.named(message(failure, name, self.url, self._to.server)))
 
     def _prove_bucket(self) -> None:
         """Raise ObjectStoreError if an object is missing because its bucket is."""
@@ -366,7 +370,7 @@ class Stored(Objects):
         except Exception as error:
             failure = _trouble(error)
             if failure.kind in {"bucket", "secret"}:
-                raise ObjectStoreError(message(failure, self.url, self.url, self._to.server)) from None
+                raise self._error(failure, self.url) from None
         self._bucket_seen.set()
 
 

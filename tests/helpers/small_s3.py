@@ -71,8 +71,8 @@ class _Handler(BaseHTTPRequestHandler):
         url = urlsplit(self.path)
         query = {name: values[0] for name, values in parse_qs(url.query, keep_blank_values=True).items()}
         bucket, _, name = unquote(url.path).lstrip("/").partition("/")
-        found = _KEY.search(self.headers.get("Authorization", ""))
-        access = found[1] if found else query.get("X-Amz-Credential", "").partition("/")[0]
+        signed = _KEY.search(self.headers.get("Authorization", ""))
+        access = signed[1] if signed else query.get("X-Amz-Credential", "").partition("/")[0]
         self.state.seen.add(access)
         if self.state.keys is not None and access not in self.state.keys:
             self._answer(403, _error("InvalidAccessKeyId"))

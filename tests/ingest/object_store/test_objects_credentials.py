@@ -18,6 +18,16 @@ from swift_server import clean_environment
 KEYS = {"AWS_ACCESS_KEY_ID": "ID", "AWS_SECRET_ACCESS_KEY": "SECRET"}
 
 
+def test_the_endpoint_of_a_services_section(tmp_path: Path) -> None:
+    config = (
+        "[profile a]\nservices = lab\nendpoint_url = https://all\n[profile b]\nendpoint_url = https://all\n"
+        "[services lab]\ns3 =\n  signature_version = x\n  endpoint_url = https://s3.lab/\nsts =\n  endpoint_url = https://sts.lab\n"
+    )
+    assert settings(tmp_path, config, "", AWS_PROFILE="a", **KEYS).endpoint == "https://s3.lab"
+    assert settings(tmp_path, config, "", AWS_PROFILE="b", **KEYS).endpoint == "https://all"
+    assert settings(tmp_path, config, "", AWS_PROFILE="a", AWS_ENDPOINT_URL="https://env", **KEYS).endpoint == "https://env"
+
+
 def settings(tmp_path: Path, config: str = "", credentials: str = "", **env: str) -> Aws:
     for name, text in (("config", config), ("credentials", credentials)):
         (tmp_path / name).write_text(text, encoding="utf-8")
