@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
+from .contact import SILENT_S
 from .credentials import Aws, aws
 from .listing import Lister
 from .objects import ObjectStoreError
@@ -133,7 +134,7 @@ def _in_memory(url: StoreUrl) -> Connection:
 
 def _s3(target: StoreUrl, environment: Environment) -> Connection:
     try:
-        settings = aws(environment.values, environment.own)
+        settings = aws(environment.values, environment.replaced)
         roles = _roles(environment) if settings.provider is None and not settings.anonymous else {}
     except ObjectStoreError as error:
         raise ObjectStoreError(f"{target.url}: {error}") from None
@@ -154,7 +155,7 @@ def _s3(target: StoreUrl, environment: Environment) -> Connection:
         except OSError as error:
             raise ObjectStoreError(f"{settings.certificates}: {error.strerror}; AWS_CA_BUNDLE names this file, correct it") from None
 
-    def build(retry: Any, endpoint: str = url) -> Any:
+    def build(retry: Any, endpoint: str = url, **limits: timedelta) -> Any:
         from obstore.store import S3Store
 
         return S3Store(
@@ -169,7 +170,7 @@ def _s3(target: StoreUrl, environment: Environment) -> Connection:
                 "disable_tagging": True,
                 **roles,
             },
-            client_options=client,  # type: ignore[arg-type]
+            client_options=client | limits,  # type: ignore[arg-type]
             retry_config=retry,
             credential_provider=settings.provider,  # type: ignore[arg-type]
         )
@@ -180,7 +181,8 @@ def _s3(target: StoreUrl, environment: Environment) -> Connection:
         import obstore
 
         # The path to sign is appended to the endpoint: a last parameter that means nothing takes it.
-        return obstore.sign(build(_ONCE, f"{url}?{query}&x-id="), "GET", "ListObjectsV2", _SIGNED_FOR)
+        signer = build(_ONCE, f"{url}?{query}&x-id=", read_timeout=timedelta(seconds=SILENT_S))  # of the service with a role's credentials
+        return obstore.sign(signer, "GET", "ListObjectsV2", _SIGNED_FOR)
 
     once, patient = _stores(target, build)
     lister = Lister(signed, settings.certificates)
@@ -191,7 +193,7 @@ def _s3(target: StoreUrl, environment: Environment) -> Connection:
 
 def _roles(environment: Environment) -> dict[str, str]:
     """Return the side's own variables of a role, by the names of obstore."""
-    settings = {name.removeprefix("AWS_").lower(): environment.values[name] for name in environment.own}
+    settings = {name.removeprefix("AWS_").lower(): environment.values[name] for name in environment.replaced}
     if any(name.startswith(("web_identity_", "role_", "container_")) for name in settings) and os.environ.get("AWS_ACCESS_KEY_ID"):
         raise ObjectStoreError(
             f"AWS_ACCESS_KEY_ID would be used instead of the role in {environment.prefix}AWS_*; give its name the prefix of the other side"

@@ -13,12 +13,15 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import quote, unquote
 from xml.etree import ElementTree
 
+from .contact import Contact
 from .errors import Trouble, trouble
 from .objects import ObjectInfo
+
+T = TypeVar("T")
 
 _TIMEOUT_S: Final = 60
 _MOST: Final = 64 << 20
@@ -41,6 +44,26 @@ class Lister:
         if certificates is not None:
             context.load_verify_locations(certificates)
         self._opener = urllib.request.build_opener(_NoRedirect, urllib.request.HTTPSHandler(context=context))
+        self._contact = Contact(self._answers)
+
+    def first(self, action: Callable[[], T]) -> T:
+        """Return the result of a request to the server, also of obstore's.
+
+        Raise SilentError if the server has never answered, and does not answer now."""
+        if not self._contact.answered:
+            self._signed("")  # The credentials of a role come from a service that may also be silent
+        return self._contact.run(action)
+
+    def _answers(self, within_s: float) -> bool:
+        url = self._signed("").partition("?")[0]
+        try:
+            with self._opener.open(urllib.request.Request(url, method="HEAD"), timeout=within_s):
+                return True
+        except urllib.error.HTTPError as error:
+            error.close()
+            return True
+        except (OSError, HTTPException):
+            return False
 
     def page(self, prefix: str, after: str | None, most: int = 1000) -> tuple[list[ObjectInfo], str | None]:
         """Return objects (key as path), and the key before the next page; ListError."""
@@ -65,11 +88,14 @@ class Lister:
             raise ListError(Trouble("other"))
         return keys, keys[-1].path if more else None
 
-    def _get(self, query: str) -> bytes:
+    def _signed(self, query: str) -> str:
         try:
-            url = self._sign(query)
+            return self._sign(query)
         except Exception as error:  # of obstore, which looks for credentials now
             raise ListError(trouble(error)) from None
+
+    def _get(self, query: str) -> bytes:
+        url = self._signed(query)
         try:
             with self._opener.open(url, timeout=_TIMEOUT_S) as answer:
                 body: bytes = answer.read(_MOST)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from .connect import Connection, connect
+from .contact import SilentError
 from .errors import Trouble, message, trouble
 from .folder import complete_file
 from .listing import ListError, nanoseconds
@@ -329,9 +330,10 @@ class Stored(Objects):
     def _try(self, action: Callable[[], T], name: str, *, tries: int = TRIES, missing: bool = False) -> T:
         """Run ``action``, with retries; ``missing``: raise FileNotFoundError."""
         waits = _Waits(tries)
+        send: Callable[[Callable[[], T]], T] = _now if self._to.lister is None else self._to.lister.first
         while True:
             try:
-                return action()
+                return send(action)
             except ObjectStoreError:
                 raise
             except Exception as error:
@@ -396,10 +398,14 @@ class _Waits:
         return True
 
 
+def _now(action: Callable[[], T]) -> T:
+    return action()
+
+
 def _trouble(error: BaseException) -> Trouble:
     if isinstance(error, _CutOffError):
         return Trouble("network")
-    return error.problem if isinstance(error, ListError) else trouble(error)
+    return error.problem if isinstance(error, (ListError, SilentError)) else trouble(error)
 
 
 def _info(path: str, meta: Any) -> ObjectInfo:

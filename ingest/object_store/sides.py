@@ -39,21 +39,21 @@ _HARMLESS: Final = frozenset({"AZURE_STORAGE_CONNECTION_STRING", "AZURE_CONFIG_D
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """``values``: the variables of a side, by their plain names. ``own``: the names of those with the side's prefix."""
+    """``values``: the variables of a side, by their plain names. ``replaced``: the names of those with the side's prefix."""
 
     values: Mapping[str, str] = field(repr=False)
-    own: frozenset[str] = frozenset()
+    replaced: frozenset[str] = frozenset()
     prefix: str = ""
 
     def named(self, text: str) -> str:
         """Return a message with the prefixes of the variables that it names."""
-        return _NAME.sub(lambda match: self.prefix + match[0] if match[0] in self.own else match[0], text)
+        return _NAME.sub(lambda match: self.prefix + match[0] if match[0] in self.replaced else match[0], text)
 
     def config(self, family: str) -> dict[str, str]:
-        """Return the side's own variables as settings of obstore, which reads the plain ones from the process.
+        """Return the side's variables as settings of obstore.
 
-        Raise ObjectStoreError if a plain variable would be combined with them."""
-        names = {name for name in self.own if name.startswith(family)}
+        It reads the plain ones from the process. Raise ObjectStoreError if a plain variable would be combined with them."""
+        names = {name for name in self.replaced if name.startswith(family)}
         mixed = {name for name, value in os.environ.items() if value and name.startswith(family)} - names - _HARMLESS if names else set()
         if mixed:
             name, prefix = min(mixed), next(prefix for prefix in PREFIXES.values() if prefix != self.prefix)
@@ -69,9 +69,11 @@ def environment_of(side: Side | None, variables: Mapping[str, str] | None = None
     if side is None:
         return Environment(dict(plain))
     prefix = PREFIXES[side]
-    own = {short: value for name, value in plain.items() if (short := name.removeprefix(prefix)) != name and _NAME.fullmatch(short)}
-    replaced = [group for group in _GROUPS if any(map(group.fullmatch, own))]
-    if "AWS_PROFILE" in own:
-        replaced += _OF_PROFILE
-    kept = {name: value for name, value in plain.items() if not any(group.fullmatch(name) for group in replaced)}
-    return Environment({**kept, **own}, frozenset(own), prefix)
+    variables_of_side = {
+        short: value for name, value in plain.items() if (short := name.removeprefix(prefix)) != name and _NAME.fullmatch(short)
+    }
+    groups = [group for group in _GROUPS if any(map(group.fullmatch, variables_of_side))]
+    if {"AWS_PROFILE", "AWS_DEFAULT_PROFILE"} & variables_of_side.keys():
+        groups += _OF_PROFILE
+    kept = {name: value for name, value in plain.items() if not any(group.fullmatch(name) for group in groups)}
+    return Environment({**kept, **variables_of_side}, frozenset(variables_of_side), prefix)

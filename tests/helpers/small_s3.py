@@ -9,6 +9,7 @@ import hashlib
 import re
 import ssl
 import threading
+import time
 from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,20 +27,24 @@ _HTTP_TIME = "Fri, 20 Nov 2026 06:00:00 GMT"
 
 @dataclass
 class SmallS3:
-    """``buckets``: key to bytes. ``seen``: the access keys of all requests. ``listed``: the queries of all listings."""
+    """``buckets``: key to bytes. ``seen``: the access keys of all requests. ``listed``: the queries of all listings. ``wait_s``: before
+    each answer to a signed request."""
 
     endpoint: str = ""
     keys: set[str] | None = None
     buckets: dict[str, dict[str, bytes]] = field(default_factory=dict)
     seen: set[str] = field(default_factory=set)
     listed: list[dict[str, str]] = field(default_factory=list)
+    wait_s: float = 0.0
     lock: Any = field(default_factory=threading.Lock)
 
 
 @contextmanager
-def small_s3(*buckets: str, keys: set[str] | None = None, certificate: Path | None = None, key: Path | None = None) -> Iterator[SmallS3]:
+def small_s3(
+    *buckets: str, keys: set[str] | None = None, certificate: Path | None = None, key: Path | None = None, wait_s: float = 0.0
+) -> Iterator[SmallS3]:
     """``certificate``, ``key``: of the server, which then uses TLS."""
-    state = SmallS3(keys=keys, buckets={name: {} for name in buckets})
+    state = SmallS3(keys=keys, wait_s=wait_s, buckets={name: {} for name in buckets})
     server = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"state": state}))
     if certificate is not None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -74,6 +79,8 @@ class _Handler(BaseHTTPRequestHandler):
         signed = _KEY.search(self.headers.get("Authorization", ""))
         access = signed[1] if signed else query.get("X-Amz-Credential", "").partition("/")[0]
         self.state.seen.add(access)
+        if access:
+            time.sleep(self.state.wait_s)
         if self.state.keys is not None and access not in self.state.keys:
             self._answer(403, _error("InvalidAccessKeyId"))
         elif bucket not in self.state.buckets:

@@ -32,7 +32,7 @@ def test_a_variable_of_a_side_replaces_the_plain_one_for_this_side_alone() -> No
 
 
 def test_credentials_and_endpoints_are_replaced_as_a_whole() -> None:
-    """A key of one side is never used with a token, an endpoint or a profile of another."""
+    """A key of one side is never used with a token or an endpoint of another."""
     keys = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s", "AWS_SESSION_TOKEN": "t", "AWS_PROFILE": "p"}
     actual = values("out", **keys, **OUT)
     assert (actual["AWS_ACCESS_KEY_ID"], actual["AWS_SECRET_ACCESS_KEY"]) == ("writer", "secret-9f2c-out")
@@ -91,8 +91,8 @@ def test_what_obstore_would_combine_is_refused(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     assert connect(parse("s3://bucket"), "out").once.config["web_identity_token_file"] == "/x"
 
-    own = {"POSTRUN_OUT_AZURE_STORAGE_ACCOUNT_NAME": "me", "POSTRUN_OUT_AZURE_STORAGE_ACCOUNT_KEY": "aGlkZGVuPT0="}
-    clean_environment(monkeypatch, own)
+    azure = {"POSTRUN_OUT_AZURE_STORAGE_ACCOUNT_NAME": "me", "POSTRUN_OUT_AZURE_STORAGE_ACCOUNT_KEY": "aGlkZGVuPT0="}
+    clean_environment(monkeypatch, azure)
     config = connect(parse("az://container/x"), "out").once.config
     assert (config["account_name"], config["account_key"]) == ("me", "aGlkZGVuPT0=")
     monkeypatch.setenv("AZURE_STORAGE_SAS_TOKEN", "hidden")
