@@ -33,7 +33,9 @@ class Contact:
         return self._answered.is_set()
 
     def run(self, action: Callable[[], T]) -> T:
-        """Return the result of a request; SilentError if the server has never answered and does not answer the probe either."""
+        """Return the result of a request.
+
+        Raise SilentError if the server has never answered, and does not answer the probe either."""
         if self.answered:
             return action()
         outcome: Future[T] = Future()

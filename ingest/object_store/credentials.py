@@ -9,6 +9,7 @@ import configparser
 import json
 import shlex
 import subprocess
+import threading
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -20,6 +21,7 @@ from .objects import ObjectStoreError
 from .sides import AWS_KEYS
 
 _REREAD: Final = timedelta(minutes=5)  # How long credentials of a file are used before it is read again: other tools renew them in there
+_EARLY: Final = timedelta(minutes=1)  # How long before they expire credentials are renewed
 _EXPORT: Final = 'first run: eval "$(aws configure export-credentials --profile {profile} --format env)"'
 _EXPORT_OF_SIDE: Final = "name a profile with credential_process = aws configure export-credentials --profile {profile}"
 
@@ -80,6 +82,22 @@ def aws(variables: Mapping[str, str], own_names: Set[str] = frozenset()) -> Aws:
     )
 
 
+def _kept(provider: Provider) -> Provider:
+    """Call ``provider`` again only when its credentials expire.
+
+    Each page of a listing needs them."""
+    known: dict[str, Any] = {}
+    lock = threading.Lock()
+
+    def credentials() -> dict[str, Any]:
+        with lock:
+            if not known or known["expires_at"] - _EARLY <= datetime.now(UTC):
+                known.update(provider())
+            return dict(known)
+
+    return credentials
+
+
 def _true(value: str | None) -> bool:
     return (value or "").strip().lower() in {"1", "true", "yes", "on", "y"}
 
@@ -132,7 +150,7 @@ def _provider(env: Mapping[str, str], name: str, profile: Mapping[str, str], own
     if profile.get("aws_access_key_id") and profile.get("aws_secret_access_key"):
         return lambda: _static(name, _profile(env, name))
     if command := profile.get("credential_process"):
-        return lambda: _from_process(name, command)
+        return _kept(lambda: _from_process(name, command))
     if any(key.startswith("sso_") or key == "role_arn" for key in profile):
         advice = (_EXPORT_OF_SIDE if "AWS_PROFILE" in own_names else _EXPORT).format(profile=shlex.quote(name))
         raise ObjectStoreError(f"the AWS profile {name} takes a role or a single sign-on, which is not done here; {advice}")

@@ -8,7 +8,6 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -57,15 +56,14 @@ class Stored(Objects):
         if prefix and problem(prefix.strip("/") + "x"):
             return  # no object can have such a name
         pages = self._pages_s3 if self._to.lister is not None else self._pages
-        last = None if after is None else after.encode(errors="surrogatepass")
+        last = after  # texts are in the order of their UTF-8
         for info in pages(prefix, after):
-            key = info.path.encode(errors="surrogatepass")
-            if last is not None and key <= last:
+            if last is not None and info.path <= last:
                 raise ObjectStoreError(
                     f"{self.url}: {self._to.server or 'the store'} does not list objects in order of their names; use another store"
                 )
-            last = key
-            if not is_ours(info.path):
+            last = info.path
+            if OURS not in last or not is_ours(last):
                 yield info
         self._bucket_seen.set()
 
@@ -76,16 +74,16 @@ class Stored(Objects):
         # Up to a character that no request can contain; the rest is compared here.
         start = None if after is None else self._base + _UNPRINTABLE.split(after, maxsplit=1)[0]
         while True:
-            keys, start = self._try(partial(lister.page, self._base + prefix, start), self.url)
-            for info in keys:
-                path = info.path.removeprefix(self._base)
+            infos, start = self._try(partial(lister.page, self._base + prefix, start, base=self._base), self.url)
+            for info in infos:
+                path = info.path
                 if not path or path.endswith("/"):
                     if info.size:
                         self._leave_out(path, "a name that ends with a slash")
                 elif wrong := problem(path):
                     self._leave_out(path, wrong)
                 elif after is None or _behind(path, after):
-                    yield replace(info, path=path)
+                    yield info
             if start is None:
                 return
 

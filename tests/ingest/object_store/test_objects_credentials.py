@@ -70,11 +70,15 @@ def test_a_program_that_gives_credentials(tmp_path: Path) -> None:
     answer = {"Version": 1, "AccessKeyId": "P", "SecretAccessKey": "PS", "SessionToken": "PT", "Expiration": "2031-01-01T00:00:00Z"}
     script = tmp_path / "give.py"
     script.write_text(f"print('''{json.dumps(answer)}''')", encoding="utf-8")
-    actual = settings(tmp_path, f"[default]\ncredential_process = {sys.executable} {script}\n")
+    config = f"[default]\ncredential_process = {sys.executable} {script}\n"
+    actual = settings(tmp_path, config)
     assert actual.provider is not None
     credentials = actual.provider()
     assert (credentials["access_key_id"], credentials["token"], credentials["expires_at"].year) == ("P", "PT", 2031)
     script.write_text("print('SECRET'); raise SystemExit(3)", encoding="utf-8")
+    assert actual.provider() == credentials  # until they expire, as each page of a listing needs them
+    actual = settings(tmp_path, config)
+    assert actual.provider is not None
     with pytest.raises(ObjectStoreError, match="credential_process ends with 3; run it by hand") as raised:
         actual.provider()
     assert "SECRET" not in str(raised.value)

@@ -50,7 +50,7 @@ def test_a_silent_server_is_given_up(monkeypatch: pytest.MonkeyPatch, action: st
 
 
 def test_half_a_minute_in_total(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The limits as they are: of the probe, and of the service with a role's credentials."""
+    """The limits as they are."""
     assert contact.SILENT_S == 30
     limits: list[float] = []
     silent = contact.Contact(lambda within_s: bool(limits.append(within_s)))
