@@ -159,7 +159,7 @@ def nightly(source: str, quiet: bool, verbose: bool, as_json: bool, **options: A
         raise click.UsageError("--dry-run and --index-only exclude each other; --index-only reports nothing anyway")
     wanted, fail_on = _wanted(source, options)
     parts = _parts(options, wanted.options.look)
-    out = open_objects(wanted.out)
+    out = open_objects(wanted.out, side="out")
     if options["dry_run"]:
         night, _ = course.look(wanted, parts)
         _check_found(source, False, night)

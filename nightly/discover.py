@@ -50,6 +50,7 @@ _METRICS: Final = re.compile(r"(?:^|/)\d{10}\.[^/]+\.json(?:\.gz|\.zst)?$")
 _TIMELINE: Final = re.compile(r"(?:^|/)framework/pevents/.*\.json(?:\.gz|\.zst)?$", re.IGNORECASE)
 _TENSORFLOW: Final = re.compile(r"(?:^|/)plugins/profile/[^/]+/[^/]*trace\.json(?:\.gz|\.zst)?$", re.IGNORECASE)
 _PYTHON: Final = re.compile(r"(?:^|/)(?:python_stats(?:\.json)?|[^/]*\.(?:pstats?|pyisession))$", re.IGNORECASE)
+_PYTHON_ENDINGS: Final = ("python_stats", "python_stats.json", ".pstat", ".pstats", ".pyisession", ".prof")
 _PYTHON_DUMP: Final = re.compile(r"(?:^|/)cprofile/(?:.*/)?[^/]*\.prof$", re.IGNORECASE)
 _TIMER: Final = "postrun.json"  # next to a Python profile: its timer, and the rank of its process
 # The folders around a Python profile: the process and its window, or both in one name.
@@ -93,22 +94,33 @@ _ANY_TIME_NS: Final = 2**64
 
 @dataclass(slots=True)
 class _Open:
-    """A run whose objects may still follow in the listing."""
+    """A run whose objects may still follow in the listing. ``above``: the beginning of their paths."""
 
     root: str
     objects: list[ObjectInfo] = field(default_factory=list)
     perhaps: list[ObjectInfo] = field(default_factory=list)
     extras: list[ObjectInfo] = field(default_factory=list)
     stores: list[ObjectInfo] = field(default_factory=list)
+    above: str = field(init=False)
     roles: set[Role] = field(default_factory=set)
     marks: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.above = "" if self.root == "." else f"{self.root}/"
 
     def add(self, file: ObjectInfo, role: Role) -> None:
         if role == "mark":
             self.marks.add(file.path.rpartition("/")[2])
             return
         self.roles.add(role)
-        {"store": self.stores, "perhaps": self.perhaps, "perhaps extra": self.extras}.get(role, self.objects).append(file)
+        if role == "store":
+            self.stores.append(file)
+        elif role == "perhaps":
+            self.perhaps.append(file)
+        elif role == "perhaps extra":
+            self.extras.append(file)
+        else:
+            self.objects.append(file)
 
 
 def found_runs(listing: Iterable[ObjectInfo], *, now_ns: int, settle_ns: int, exclude: Sequence[str] = ()) -> Iterator[FoundRun]:
@@ -149,10 +161,10 @@ def _nested(listing: Iterable[ObjectInfo], now_ns: int, settle_ns: int, exclude:
     left_out = tuple(folder.rstrip("/") + "/" for folder in exclude)
     stack: list[_Open] = []
     for file in listing:
-        location = None if file.path.startswith(left_out) else place_of(file.path)
-        if location is None:
+        location = place_of(file.path)
+        if location is None or file.path.startswith(left_out):
             continue
-        while stack and not _inside(file.path, stack[-1].root):
+        while stack and not file.path.startswith(stack[-1].above):
             yield from _runs(stack.pop(), before)
         root, role = location
         known = stack[-1] if stack and stack[-1].root == root else next((run for run in stack if run.root == root), None)
@@ -188,16 +200,17 @@ def place_of(path: str) -> tuple[str, Role] | None:
         return _run_folder(folder, _host_of(name)), "recording"
     if lower.endswith((".sqlite", ".sqlite.gz", ".sqlite.zst")):
         return None if _without_traces(folder) else (_run_folder(folder), "trace" if _NSIGHT.search(name) else "perhaps")
-    if (log := _GPU_LOG.search(name)) is not None and not _without_traces(folder):
+    of_gpus = "smi" in lower or "dcgm" in lower or "gpu" in lower or "dmon" in lower  # faster than the expression
+    if of_gpus and (log := _GPU_LOG.search(name)) is not None and not _without_traces(folder):
         return _log_folder(folder), "extra" if log["tool"] and log["kind"].lower() in ("csv", "tsv") else "perhaps extra"
-    if _PYTHON.search(name) or lower.endswith(".prof"):
+    if lower.endswith(_PYTHON_ENDINGS) and (_PYTHON.search(name) or lower.endswith(".prof")):
         role: Role = "perhaps extra" if lower.endswith(".prof") else "extra"
         return None if _without_traces(folder) else (_run_folder(_WINDOW.sub("", folder)), role)
     if _TORCH_TRACE.match(name):
         return None if _without_traces(folder) else (_run_folder(folder), "extra")
     if lower == _TIMER:
         return _run_folder(_WINDOW.sub("", folder)), "beside"
-    if _HOROVOD.search(name):
+    if ("horovod" in lower or "hvd" in lower) and _HOROVOD.search(name):
         return None if _without_traces(folder) else (_run_folder(folder), "perhaps extra")
     if not lower.endswith((".json", ".json.gz", ".json.zst")):
         return None
@@ -221,10 +234,13 @@ def to_look_at(run: FoundRun) -> tuple[ObjectInfo, ...]:
     If no name is that of a trace, these are the largest files of each ending, one of which must begin like a run's file. Next to run
     stores, only files from which a store is made count."""
     sure, perhaps = (("trace",), ("perhaps",)) if run.stores else (("trace", "extra"), ("perhaps", "perhaps extra"))
-    roles = [(one, place[1]) for one in run.objects if (place := place_of(one.path))]
-    if run.kind != "traces" or any(role in sure for _, role in roles):
-        return ()
-    files = [one for one, role in roles if role in perhaps]
+    roles = ((one, place[1]) for one in run.objects if (place := place_of(one.path)))
+    files = []
+    for file, role in roles if run.kind == "traces" else ():
+        if role in sure:
+            return ()
+        if role in perhaps:
+            files.append(file)
     by_ending: dict[str, list[ObjectInfo]] = {}
     for file in sorted(files, key=lambda one: -one.size):
         ending = _COMPRESSED.sub("", file.path.lower()).rpartition("/")[2].rpartition(".")[2]
@@ -234,6 +250,8 @@ def to_look_at(run: FoundRun) -> tuple[ObjectInfo, ...]:
 
 def with_these(run: FoundRun, files: Sequence[ObjectInfo]) -> FoundRun:
     """Return the run with those files of ``run.perhaps`` that belong to it."""
+    if not files and run.fingerprint:
+        return FoundRun(run.id, run.kind, run.objects, run.complete, run.fingerprint)
     objects = tuple(sorted([*run.objects, *files], key=lambda one: one.path.encode("utf-8", "surrogateescape")))
     complete = run.complete and all(one.modified_ns <= run.settled_ns for one in files)
     return FoundRun(run.id, run.kind, objects, complete, fingerprint(objects))
@@ -246,10 +264,6 @@ def fingerprint(objects: Iterable[ObjectInfo]) -> str:
         version = file.modified_ns if file.etag is None else file.etag
         digest.update(f"{file.path}\0{file.size}\0{version}\n".encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
-
-
-def _inside(path: str, root: str) -> bool:
-    return root == "." or path.startswith(f"{root}/")
 
 
 # The objects of a folder follow each other, so the results for their folder are cached.

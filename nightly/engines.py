@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future
-from contextlib import ExitStack, contextmanager
-from functools import lru_cache
+from concurrent.futures import BrokenExecutor, Executor, Future, InvalidStateError
+from concurrent.futures import wait as wait_for
+from contextlib import ExitStack, contextmanager, suppress
+from functools import lru_cache, partial
 from importlib import import_module
 from importlib.metadata import version
+from importlib.util import find_spec
 from typing import Any, Final, ParamSpec, TypeVar
 
 from .. import temporary
@@ -22,6 +25,8 @@ T = TypeVar("T")
 ENGINES: Final = "none, processes, dask or dask:ADDRESS"
 _TASKS_PER_WORKER: Final = 200
 _CONNECT_S: Final = 30
+_LOOK_S: Final = 2.0  # between two looks at the workers of a cluster
+_WITHOUT_WORKERS_S: Final = 40.0  # How long a cluster may be without workers: some time for others to start
 _TLS: Final = "DASK_DISTRIBUTED__COMM__TLS__"
 _TLS_SETTINGS: Final = f"Dask's certificates: {_TLS}CA_FILE, {_TLS}CLIENT__CERT and {_TLS}CLIENT__KEY"
 _NO_PAGES: Final[dict[str, list[str]]] = {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
@@ -39,7 +44,8 @@ def executor(
     (pool.py). "dask": a Dask cluster of ``workers`` processes on this machine, which listens on loopback and accepts only this process (TLS
     with a key that exists in memory alone). "dask:ADDRESS": the cluster of that scheduler, whose workers need this version of postrun. In
     Dask also, each task runs in a supervised process next to the worker, under the same limits; the tasks of a lost Dask worker go to
-    another one. Raise UsageError for an unknown engine or a missing extra, InputError for a scheduler that cannot be reached or used."""
+    another one. If all are lost, and none comes back for a while, the open tasks fail with BrokenExecutor. Raise UsageError for an unknown
+    engine or a missing extra, InputError for a scheduler that cannot be reached or used."""
     kind, address = checked(engine)
     count = processors() if workers is None else workers
     pool: _Here | SupervisedPool | _OnDask
@@ -62,6 +68,8 @@ def checked(engine: str) -> tuple[str, str | None]:
     kind, colon, address = engine.partition(":")
     if kind not in ("none", "processes", "dask") or (colon and (kind != "dask" or not address)):
         raise UsageError(f"{engine!r} is not an engine; accepted: {ENGINES}, such as dask:tcp://host:8786")
+    if kind == "dask" and find_spec("distributed") is None:
+        raise UsageError('--engine dask needs Dask: pip install "postrun[dask]"')
     return kind, address or None
 
 
@@ -103,13 +111,12 @@ class _OnDask(Executor):
     """A Dask cluster's own executor, whose tasks go through :func:`_in_a_process` on its workers."""
 
     def __init__(self, address: str | None, workers: int, timeout_s: float | None, memory_bytes: int | None) -> None:
-        try:
-            distributed: Any = import_module("distributed")
-        except ImportError as error:
-            raise UsageError('--engine dask needs Dask: pip install "postrun[dask]"') from error
+        distributed: Any = import_module("distributed")
         self._limits = (timeout_s, memory_bytes)
         self._open: set[Future[Any]] = set()
         self._closed = False
+        self._ended = threading.Event()
+        self._lost: str | None = None
         self._stack = ExitStack()
         try:
             self._connect(distributed, address, workers)
@@ -143,30 +150,73 @@ class _OnDask(Executor):
         self._stack.callback(self._client.close)
         _check_workers(self._client, address)
         self._executor = self._client.get_executor(pure=False)
+        threading.Thread(target=self._watch, name="postrun-dask", daemon=True).start()
+
+    def _watch(self) -> None:
+        """Fail all open tasks if there is no worker for some time.
+
+        Dask itself waits for one forever."""
+        seen = time.monotonic()
+        while not self._ended.wait(_LOOK_S):
+            try:
+                workers = self._client.nthreads(callback_timeout=_LOOK_S * 5)
+            except Exception:  # of Dask: the scheduler does not answer
+                workers = {}
+            if workers or not self._open:
+                seen = time.monotonic()
+            elif time.monotonic() - seen > _WITHOUT_WORKERS_S:
+                self._lost = f"all workers of the Dask cluster are lost, and none came back within {_WITHOUT_WORKERS_S:g} s; start workers"
+                for future in list(self._open):
+                    with suppress(InvalidStateError):
+                        future.set_exception(BrokenExecutor(self._lost))
+                return
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         # No retries by Dask: they would repeat a task that fails. A task whose Dask worker is lost goes to another one anyway.
         if self._closed:
             raise RuntimeError("cannot schedule new futures after shutdown")
-        future: Future[T] = self._executor.submit(_in_a_process, self._limits, fn, args, kwargs)
-        self._open.add(future)  # Dask forgets a task to which nobody refers
+        if self._lost is not None:
+            raise BrokenExecutor(self._lost)
+        future: Future[T] = Future()
+        of_dask: Future[T] = self._executor.submit(_in_a_process, self._limits, fn, args, kwargs)
+        self._open.add(future)
         future.add_done_callback(self._open.discard)
+        future.add_done_callback(partial(_cancel_both, of_dask))
+        of_dask.add_done_callback(partial(_pass_on, future))  # refers to the task, which Dask would forget otherwise
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        if self._client.status != "running":
-            return
+        self._closed = True
         if cancel_futures:
             for future in list(self._open):
                 future.cancel()
-        self._closed = True
         if wait:
-            self._executor.shutdown(wait=True)
+            wait_for(list(self._open))
+            self._ended.set()
             self._stack.close()
 
     def kill(self) -> None:
         self.shutdown(wait=False, cancel_futures=True)
+        self._ended.set()
         self._stack.close()
+
+
+def _cancel_both(of_dask: Future[T], future: Future[T]) -> None:
+    if future.cancelled():
+        of_dask.cancel()
+        future.set_running_or_notify_cancel()  # wakes those who wait for it
+
+
+def _pass_on(future: Future[T], of_dask: Future[T]) -> None:
+    """Give ``future`` the outcome of Dask's own, unless it has one already."""
+    with suppress(InvalidStateError):
+        if of_dask.cancelled():
+            if not future.cancelled():
+                future.set_exception(BrokenExecutor("the connection to the Dask scheduler is lost; check it"))
+        elif error := of_dask.exception():
+            future.set_exception(error)
+        else:
+            future.set_result(of_dask.result())
 
 
 def _set_variable(name: str, value: str | None) -> None:

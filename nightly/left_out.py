@@ -16,6 +16,7 @@ from .discover import place_of, run_folder_of
 from .model import FoundRun
 
 _NSIGHT_REPORT: Final = re.compile(r"\.(?:nsys-rep|qdrep|qdstrm)$", re.IGNORECASE)
+_NSIGHT_ENDINGS: Final = (".nsys-rep", ".qdrep", ".qdstrm")
 
 
 class LeftOut:
@@ -30,8 +31,8 @@ class LeftOut:
     def watch(self, listing: Iterable[ObjectInfo]) -> Iterator[ObjectInfo]:
         """Yield the other objects."""
         for file in listing:
-            folder = None if file.path.startswith(self._excluded) else self._folder_of(file.path)
-            if folder is None:
+            folder = self._folder_of(file.path)
+            if folder is None or file.path.startswith(self._excluded):
                 yield file
             else:
                 self._files.append((folder, file))
@@ -50,7 +51,7 @@ def store_folder(path: str) -> str | None:
 
 
 def nsight_folder(path: str) -> str | None:
-    return run_folder_of(path) if _NSIGHT_REPORT.search(path) else None
+    return run_folder_of(path) if path[-9:].lower().endswith(_NSIGHT_ENDINGS) else None
 
 
 def store_note(path: str) -> str:

@@ -277,16 +277,19 @@ class _Handing:
                     continue
                 try:
                     pending[self.executor.submit(self.work, self._task(decision, attempt))] = decision
-                except (BrokenExecutor, RuntimeError) as error:
-                    self.night.stopped, self.broken = f"the workers cannot go on: {error}", True
+                except RuntimeError as error:
+                    self._break(error)
                     queue.appendleft(decision)
             if not pending:
                 continue
             for future in wait(pending, timeout=_RENEW_S, return_when=FIRST_COMPLETED).done:
                 decision = pending.pop(future)
-                if self._outcome(decision, future, attempt) is None:
+                if not self._finished(decision, future, attempt):
                     again.append(decision)
         return again
+
+    def _break(self, error: Exception) -> None:
+        self.night.stopped, self.broken = f"the workers cannot go on: {error}", True
 
     def _stops(self, again: int) -> bool:
         """Decide whether ``again`` first failures are too many (--max-failures)."""
@@ -322,11 +325,15 @@ class _Handing:
         at = self.wanted.generated_at_ns if self.wanted.generated_at_ns is not None else self.began_ns
         return Task(decision.run, self.wanted.source, self.wanted.out, self.wanted.options, at, attempt)
 
-    def _outcome(self, decision: Decision, future: Future[Row], attempt: int) -> Row | None:
-        """Return the row of a finished run; None if it failed and is tried again."""
+    def _finished(self, decision: Decision, future: Future[Row], attempt: int) -> bool:
+        """Record the outcome of a run; return False if it failed and is tried again."""
         keep, worker_row = True, None
         try:
             row = future.result()
+        except BrokenExecutor as error:  # all workers are lost: the next night reports the run
+            self._break(error)
+            self._waits(decision, self.night.stopped or "")
+            return True
         except ObjectStoreError as error:
             reason, keep = str(error), False  # the store failed, or the run is being written: the next night tries again
         except (Exception, SystemExit) as error:
@@ -334,14 +341,16 @@ class _Handing:
             keep = getattr(error, "cause", None) != "start"  # no worker could be started: the machine's fault, not the run's
         else:
             if row.state == "reported":
-                return self._done(decision, row)
+                self._done(decision, row)
+                return True
             reason, worker_row, keep = row.reason or "the report failed, and it is not known why", row, not row.of_machine
         if attempt < _ATTEMPTS:
-            return None
-        return self._failed(decision, reason, attempt, keep=keep, worker_row=worker_row)
+            return False
+        self._failed(decision, reason, attempt, keep=keep, worker_row=worker_row)
+        return True
 
-    def _failed(self, decision: Decision, reason: str, attempts: int, *, keep: bool, worker_row: Row | None) -> Row:
-        """Record a failed run and return its row.
+    def _failed(self, decision: Decision, reason: str, attempts: int, *, keep: bool, worker_row: Row | None) -> None:
+        """Record a failed run.
 
         ``keep``: whether the next night skips the run until it changes. ``worker_row``: the row that its worker returned."""
         run = decision.run
@@ -358,14 +367,13 @@ class _Handing:
                 self.out.write(places.done(row.id), marker(row), content_type="application/json")
         else:
             self.night.open.append(row)
-        return self._done(decision, row)
+        self._done(decision, row)
 
-    def _done(self, decision: Decision, row: Row) -> Row:
+    def _done(self, decision: Decision, row: Row) -> None:
         with suppress(InputError, OSError):
             self.claims.give_back(places.claim(decision.run.id))
         self.night.rows.append(row)
         self.tell(row, len(self.night.rows) + len(self.night.elsewhere), self.due)
-        return row
 
     def _waits(self, decision: Decision, reason: str) -> None:
         with suppress(InputError, OSError):

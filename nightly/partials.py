@@ -22,7 +22,7 @@ import tempfile
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Executor, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, BrokenExecutor, Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from importlib.metadata import version
@@ -353,7 +353,7 @@ class Splitting(Executor):
             raise
         try:
             row = self._executor.submit(report_parts, task, self._most).result()
-        except ObjectStoreError:
+        except (ObjectStoreError, BrokenExecutor):
             raise
         except Exception:
             remove(opened(task.out), task.run)
@@ -373,7 +373,7 @@ def _checked(future: Future[str], part: Part) -> None:
     """Raise the error of a part with the names of its files."""
     try:
         future.result()
-    except ObjectStoreError:
+    except (ObjectStoreError, BrokenExecutor):
         raise
     except Exception as error:
         first = part.objects[0].path

@@ -91,7 +91,7 @@ def places_of(source: str, out: str) -> tuple[str, str]:
 
 def look(wanted: Wanted, parts: Parts) -> tuple[Night, Objects]:
     """Return the plan of a night without writing."""
-    source, out = open_objects(wanted.source, links=False), open_objects(wanted.out)
+    source, out = open_objects(wanted.source, links=False, side="source"), open_objects(wanted.out, side="out")
     return nights.plan(source, out, wanted, parts.known(out)), out
 
 

@@ -27,6 +27,7 @@ from ..analysis.steps.step_time import main_steps, step_times
 from ..errors import InputError, PostrunError, RenderError, database_problem
 from ..ingest.object_store.objects import ChangedError, Objects, ObjectStoreError
 from ..ingest.object_store.open import open_objects
+from ..ingest.object_store.sides import Side
 from ..ingest.object_store.urls import is_url
 from ..ingest.store.files import check_finished
 from . import hard_limit, places, reasons
@@ -131,14 +132,14 @@ def workplace() -> Iterator[Path]:
 
 
 @lru_cache(8)
-def opened(url: str, *, links: bool = True) -> Objects:
+def opened(url: str, *, links: bool = True, side: Side = "out") -> Objects:
     """Open a store or a folder, whose connections are kept from run to run."""
-    return open_objects(url, links=links)
+    return open_objects(url, links=links, side=side)
 
 
 def source_of(task: Task) -> Objects:
     """Return the run's source. Links below a local source are not followed."""
-    return opened(task.source, links=False)
+    return opened(task.source, links=False, side="source")
 
 
 def _prepare_all(task: Task, source: Objects, work: Path) -> tuple[Path, Callable[[], Store]]:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
+from .contact import SILENT_S
 from .credentials import Aws, aws
 from .listing import Lister
 from .objects import ObjectStoreError
+from .sides import Environment, Side, environment_of
 from .urls import StoreUrl
 
 _CLIENT: Final[dict[str, Any]] = {
@@ -28,6 +30,11 @@ _PATIENT: Final = {
 }
 _SIGNED_FOR: Final = timedelta(minutes=15)
 
+_ROLES: Final = frozenset({
+    "web_identity_token_file", "role_arn", "role_session_name", "container_credentials_relative_uri", "container_credentials_full_uri",
+    "container_authorization_token_file", "metadata_endpoint", "imdsv1_fallback",
+})  # fmt: skip
+
 _memory: dict[str, Any] = {}
 _memory_lock: Final = threading.Lock()
 
@@ -37,7 +44,7 @@ class Connection:
     """``once``: without retries, so that the answer is of this request. ``patient``: with retries; for writes, which may be repeated.
 
     ``lister``: of S3. ``server``: for messages. ``ordered``: whether obstore lists by path. ``atomic``: whether of several conditional
-    writes at once only one is known to succeed.
+    writes at once only one is known to succeed. ``environment``: the variables that were used.
     """
 
     once: Any
@@ -46,33 +53,56 @@ class Connection:
     server: str | None
     ordered: bool
     atomic: bool = True
+    environment: Environment = field(default_factory=lambda: Environment({}))
 
 
-def connect(url: StoreUrl) -> Connection:
-    """Return the store of ``url`` without a request, or raise ObjectStoreError."""
-    if url.scheme == "s3":
-        return _s3(url)
+def connect(url: StoreUrl, side: Side | None = None) -> Connection:
+    """Return the store of ``url`` without a request, or raise ObjectStoreError.
+
+    ``side``: of a night, which may have variables of its own."""
     if url.scheme == "memory":
         return _in_memory(url)
-    from obstore.store import AzureStore, GCSStore
+    environment = environment_of(side)
+    try:
+        return replace({"s3": _s3, "gs": _google, "az": _azure}[url.scheme](url, environment), environment=environment)
+    except ObjectStoreError as error:
+        raise ObjectStoreError(environment.named(str(error))) from None
 
-    if url.scheme == "gs":
-        client = _CLIENT | {"allow_http": _is_http("GOOGLE_BASE_URL")}
-        stores = _stores(url, lambda retry: GCSStore(url.bucket, client_options=client, retry_config=retry))  # type: ignore[arg-type]
-        return Connection(*stores, None, os.environ.get("GOOGLE_BASE_URL") or "storage.googleapis.com", ordered=True)
-    settings = _azure_settings(os.environ)
-    client = _CLIENT | {
-        "allow_http": _is_http("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
-        or settings.get("endpoint", "").startswith("http://")
-        or os.environ.get("AZURE_STORAGE_USE_EMULATOR", "").lower() in {"1", "true"}
+
+def _google(url: StoreUrl, environment: Environment) -> Connection:
+    from obstore.store import GCSStore
+
+    config: Any = _config(url, environment, "GOOGLE_")
+    client: Any = _CLIENT | {"allow_http": _is_http(environment, "GOOGLE_BASE_URL")}
+    stores = _stores(url, lambda retry: GCSStore(url.bucket, config=config, client_options=client, retry_config=retry))
+    return Connection(*stores, None, environment.values.get("GOOGLE_BASE_URL") or "storage.googleapis.com", ordered=True)
+
+
+def _azure(url: StoreUrl, environment: Environment) -> Connection:
+    from obstore.store import AzureStore
+
+    values = environment.values
+    config: Any = {**_config(url, environment, "AZURE_"), **_azure_settings(values)}
+    endpoint = config.get("endpoint", "")
+    client: Any = _CLIENT | {
+        "allow_http": _is_http(environment, "AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
+        or endpoint.startswith("http://")
+        or values.get("AZURE_STORAGE_USE_EMULATOR", "").lower() in {"1", "true"}
     }
-    stores = _stores(url, lambda retry: AzureStore(url.bucket, client_options=client, retry_config=retry, **settings))  # type: ignore[arg-type]
-    return Connection(*stores, None, settings.get("endpoint") or "the Azure account", ordered=False)
+    stores = _stores(url, lambda retry: AzureStore(url.bucket, config=config, client_options=client, retry_config=retry))
+    return Connection(*stores, None, endpoint or "the Azure account", ordered=False)
 
 
-def _is_http(*variables: str) -> bool:
+def _config(url: StoreUrl, environment: Environment, family: str) -> dict[str, str]:
+    try:
+        return environment.config(family)
+    except ObjectStoreError as error:
+        raise ObjectStoreError(f"{url.url}: {error}") from None
+
+
+def _is_http(environment: Environment, *variables: str) -> bool:
     """Whether the user's own endpoint is not encrypted, such as that of an emulator."""
-    return any(os.environ.get(name, "").startswith("http://") for name in variables)
+    return any(environment.values.get(name, "").startswith("http://") for name in variables)
 
 
 def _stores(url: StoreUrl, build: Callable[[Any], Any]) -> tuple[Any, Any]:
@@ -102,9 +132,10 @@ def _in_memory(url: StoreUrl) -> Connection:
 # ------------------------------------------------------------------ S3
 
 
-def _s3(target: StoreUrl) -> Connection:
+def _s3(target: StoreUrl, environment: Environment) -> Connection:
     try:
-        settings = aws()
+        settings = aws(environment.values, environment.replaced)
+        roles = _roles(environment) if settings.provider is None and not settings.anonymous else {}
     except ObjectStoreError as error:
         raise ObjectStoreError(f"{target.url}: {error}") from None
     if target.bucket.endswith("--x-s3"):
@@ -124,12 +155,12 @@ def _s3(target: StoreUrl) -> Connection:
         except OSError as error:
             raise ObjectStoreError(f"{settings.certificates}: {error.strerror}; AWS_CA_BUNDLE names this file, correct it") from None
 
-    def build(retry: Any, endpoint: str = url) -> Any:
+    def build(retry: Any, endpoint: str = url, **limits: Any) -> Any:
         from obstore.store import S3Store
 
         return S3Store(
             target.bucket,
-            config={
+            config={  # type: ignore[arg-type]
                 "endpoint": endpoint,
                 "aws_endpoint_url_s3": endpoint,
                 "virtual_hosted_style_request": True,  # the endpoint contains the bucket already
@@ -137,11 +168,17 @@ def _s3(target: StoreUrl) -> Connection:
                 "skip_signature": settings.anonymous,
                 "disable_bulk_delete": True,
                 "disable_tagging": True,
+                **roles,
             },
-            client_options=client,  # type: ignore[arg-type]
+            client_options=client | limits,  # type: ignore[arg-type]
             retry_config=retry,
             credential_provider=settings.provider,  # type: ignore[arg-type]
         )
+
+    # With keys at hand, signing sends no request; the trusted certificates, which take most of the time, need not be read for that.
+    # The keys of a role come from a service, which may be silent.
+    has_keys = settings.provider is not None or "AWS_ACCESS_KEY_ID" in environment.values
+    limits: dict[str, Any] = {"allow_invalid_certificates": True} if has_keys else {"read_timeout": timedelta(seconds=SILENT_S)}
 
     def signed(query: str) -> str:
         if settings.anonymous:
@@ -149,13 +186,24 @@ def _s3(target: StoreUrl) -> Connection:
         import obstore
 
         # The path to sign is appended to the endpoint: a last parameter that means nothing takes it.
-        return obstore.sign(build(_ONCE, f"{url}?{query}&x-id="), "GET", "ListObjectsV2", _SIGNED_FOR)
+        signer = build(_ONCE, f"{url}?{query}&x-id=", **limits)
+        return obstore.sign(signer, "GET", "ListObjectsV2", _SIGNED_FOR)
 
     once, patient = _stores(target, build)
     lister = Lister(signed, settings.certificates)
     return Connection(
         once, patient, lister, parts.netloc, ordered=True, atomic=parts.hostname.endswith((".amazonaws.com", ".amazonaws.com.cn"))
     )
+
+
+def _roles(environment: Environment) -> dict[str, str]:
+    """Return the side's own variables of a role, by the names of obstore."""
+    settings = {name.removeprefix("AWS_").lower(): environment.values[name] for name in environment.replaced}
+    if any(name.startswith(("web_identity_", "role_", "container_")) for name in settings) and os.environ.get("AWS_ACCESS_KEY_ID"):
+        raise ObjectStoreError(
+            f"AWS_ACCESS_KEY_ID would be used instead of the role in {environment.prefix}AWS_*; give its name the prefix of the other side"
+        )
+    return {name: value for name, value in settings.items() if name in _ROLES and value}
 
 
 def _bucket_url(settings: Aws, bucket: str) -> str:

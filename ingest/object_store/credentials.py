@@ -7,19 +7,23 @@ from __future__ import annotations
 
 import configparser
 import json
-import os
 import shlex
 import subprocess
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from .objects import ObjectStoreError
+from .sides import AWS_KEYS
 
 _REREAD: Final = timedelta(minutes=5)  # How long credentials of a file are used before it is read again: other tools renew them in there
-_EXPORT: Final = 'eval "$(aws configure export-credentials --profile {profile} --format env)"'
+_EARLY: Final = timedelta(minutes=1)  # How long before they expire credentials are renewed
+_EXPORT: Final = 'first run: eval "$(aws configure export-credentials --profile {profile} --format env)"'
+_EXPORT_OF_SIDE: Final = "name a profile with credential_process = aws configure export-credentials --profile {profile}"
 
 Provider = Callable[[], dict[str, Any]]
 
@@ -37,9 +41,10 @@ class Aws:
     provider: Provider | None = field(repr=False)
 
 
-def aws(environment: Mapping[str, str] | None = None) -> Aws:
-    """Return the settings for S3; ObjectStoreError for a missing or unusable profile."""
-    variables = os.environ if environment is None else environment
+def aws(variables: Mapping[str, str], own_names: Set[str] = frozenset()) -> Aws:
+    """Return the settings for S3; ObjectStoreError for a missing or unusable profile.
+
+    ``own_names``: variables of one side of a night, which obstore cannot read from this process's environment by these names."""
     env = {name: value for name, value in variables.items() if value}
     named = env.get("AWS_PROFILE") or env.get("AWS_DEFAULT_PROFILE")
     profile = _profile(env, named or "default")
@@ -49,7 +54,7 @@ def aws(environment: Mapping[str, str] | None = None) -> Aws:
         raise ObjectStoreError(
             f"AWS_PROFILE: there is no profile {named} in {_file(env, 'config')} or {_file(env, 'credentials')}; write it there"
         )
-    provider = None if stated else _provider(env, named or "default", profile)
+    provider = None if stated else _provider(env, named or "default", profile, own_names)
     if not anonymous and provider is None:
         # obstore takes an empty variable for a key, and the role of the node if only one of them is set.
         keys = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
@@ -58,8 +63,11 @@ def aws(environment: Mapping[str, str] | None = None) -> Aws:
                 raise ObjectStoreError(
                     f"{name} is {'empty' if name in variables else 'missing'}; set {keys[0]} and {keys[1]}, or none of them"
                 )
+    if own_names & set(AWS_KEYS) and not anonymous:
+        provider = partial(_of_variables, env)
     endpoint = (
-        env.get("AWS_ENDPOINT_URL_S3") or env.get("AWS_ENDPOINT_URL") or env.get("AWS_ENDPOINT") or profile.get("endpoint_url")
+        env.get("AWS_ENDPOINT_URL_S3") or env.get("AWS_ENDPOINT_URL") or env.get("AWS_ENDPOINT")
+        or _of_services(env, profile) or profile.get("endpoint_url")
     )  # fmt: skip
     bundle = env.get("AWS_CA_BUNDLE") or profile.get("ca_bundle")
     return Aws(
@@ -72,6 +80,22 @@ def aws(environment: Mapping[str, str] | None = None) -> Aws:
         certificates=Path(bundle).expanduser() if bundle else None,
         provider=provider,
     )
+
+
+def _kept(provider: Provider) -> Provider:
+    """Call ``provider`` again only when its credentials expire.
+
+    Each page of a listing needs them."""
+    known: dict[str, Any] = {}
+    lock = threading.Lock()
+
+    def credentials() -> dict[str, Any]:
+        with lock:
+            if not known or known["expires_at"] - _EARLY <= datetime.now(UTC):
+                known.update(provider())
+            return dict(known)
+
+    return credentials
 
 
 def _true(value: str | None) -> bool:
@@ -87,20 +111,7 @@ def _profile(env: Mapping[str, str], name: str) -> dict[str, str]:
     """Return a profile's settings in both files; the credentials file comes first."""
     settings: dict[str, str] = {}
     for kind, section in (("config", name if name == "default" else f"profile {name}"), ("credentials", name)):
-        parser = configparser.ConfigParser(interpolation=None, strict=False, default_section="\0", delimiters=("=",))
-        path = _file(env, kind)
-        try:
-            with path.open(encoding="utf-8") as file:
-                parser.read_file(file)
-        except OSError as error:
-            if isinstance(error, PermissionError):
-                raise ObjectStoreError(
-                    f"{path}: no permission to read it; mend its rights, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
-                ) from None
-            continue
-        except (configparser.Error, UnicodeDecodeError):
-            # The parser's message contains the line, which may be a secret.
-            raise ObjectStoreError(f"{path}: not written as [profile] and name = value; mend it") from None
+        parser = _parsed(_file(env, kind))
         for wanted in (section, f"profile {name}"):
             if parser.has_section(wanted):
                 settings.update({key: value.strip() for key, value in parser.items(wanted) if value})
@@ -108,20 +119,52 @@ def _profile(env: Mapping[str, str], name: str) -> dict[str, str]:
     return settings
 
 
-def _provider(env: Mapping[str, str], name: str, profile: Mapping[str, str]) -> Provider | None:
+def _parsed(path: Path) -> configparser.ConfigParser:
+    """Return the sections of a file; none if there is no such file."""
+    parser = configparser.ConfigParser(interpolation=None, strict=False, default_section="\0", delimiters=("=",))
+    try:
+        with path.open(encoding="utf-8") as file:
+            parser.read_file(file)
+    except PermissionError:
+        raise ObjectStoreError(
+            f"{path}: no permission to read it; mend its rights, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        ) from None
+    except OSError:
+        pass
+    except (configparser.Error, UnicodeDecodeError):
+        # The parser's message contains the line, which may be a secret.
+        raise ObjectStoreError(f"{path}: not written as [profile] and name = value; mend it") from None
+    return parser
+
+
+def _of_services(env: Mapping[str, str], profile: Mapping[str, str]) -> str | None:
+    """Return the endpoint of S3 in the section of services that a profile names.
+
+    There, it is an indented line below ``s3 =``."""
+    lines = _parsed(_file(env, "config")).get(f"services {profile.get('services')}", "s3", fallback="").splitlines()
+    settings = {name.strip(): value.strip() for name, _, value in (line.partition("=") for line in lines)}
+    return settings.get("endpoint_url")
+
+
+def _provider(env: Mapping[str, str], name: str, profile: Mapping[str, str], own_names: Set[str]) -> Provider | None:
     if profile.get("aws_access_key_id") and profile.get("aws_secret_access_key"):
         return lambda: _static(name, _profile(env, name))
     if command := profile.get("credential_process"):
-        return lambda: _from_process(name, command)
+        return _kept(lambda: _from_process(name, command))
     if any(key.startswith("sso_") or key == "role_arn" for key in profile):
-        export = _EXPORT.format(profile=shlex.quote(name))
-        raise ObjectStoreError(f"the AWS profile {name} takes a role or a single sign-on, which is not done here; first run: {export}")
+        advice = (_EXPORT_OF_SIDE if "AWS_PROFILE" in own_names else _EXPORT).format(profile=shlex.quote(name))
+        raise ObjectStoreError(f"the AWS profile {name} takes a role or a single sign-on, which is not done here; {advice}")
     container = any(name.startswith("AWS_CONTAINER_CREDENTIALS_") for name in env)
     if _true(env.get("AWS_EC2_METADATA_DISABLED")) and not container:
         raise ObjectStoreError(
             "no AWS credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE with a profile in ~/.aws/credentials"
         )
     return None
+
+
+def _of_variables(env: Mapping[str, str]) -> dict[str, Any]:
+    id_name, secret_name, token_name = AWS_KEYS
+    return {"access_key_id": env[id_name], "secret_access_key": env[secret_name], "token": env.get(token_name), "expires_at": None}
 
 
 def _static(name: str, profile: Mapping[str, str]) -> dict[str, Any]:

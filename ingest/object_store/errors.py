@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 Kind = Literal[
     "exists", "changed", "missing", "bucket", "range", "secret", "expired", "clock", "region", "permission", "credentials", "host",
-    "network", "certificate", "http", "busy", "unsupported", "name", "too large", "other",
+    "network", "silent", "certificate", "authority", "http", "busy", "unsupported", "name", "too large", "other",
 ]  # fmt: skip
 
 PASSING: Final[frozenset[Kind]] = frozenset({"host", "network", "busy"})  # Kinds that may be gone at the next try
@@ -43,6 +43,7 @@ _WORDS: Final[tuple[tuple[str, Kind], ...]] = (
     (r"169\.254\.|latest/(?:api/token|meta-data)|[Aa]ccount must be|metadata\.google|fd00:ec2|/metadata/identity"
      r"|metadata endpoint|[Mm]issing.{0,20}credential|could not find.{0,40}credential"
      r"|[Cc]redential.{0,40}not found|No .{0,30}credentials", "credentials"),
+    (r"CaUsedAsEndEntity", "authority"),  # of obstore's TLS, which OpenSSL accepts if the file of trusted authorities contains it
     (r"certificate|InvalidCertificate|UnknownIssuer|SSL", "certificate"),
     (r"dns error|failed to lookup address|Name or service not known|Temporary failure in name resolution|nodename nor servname|"
      r"No address associated", "host"),
@@ -132,6 +133,7 @@ _KEYS: Final = {
     "gs": "GOOGLE_APPLICATION_CREDENTIALS, or run: gcloud auth application-default login",
     "az": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
 }
+_NO_CONNECTION: Final = "no connection to {server}, or it was cut off again and again; check the network, the proxy and the endpoint's URL"
 _SAY: Final[dict[Kind, str]] = {
     "exists": "there already",
     "changed": "replaced since it was read; run again",
@@ -145,8 +147,11 @@ _SAY: Final[dict[Kind, str]] = {
     "permission": "no permission for this with these credentials; ask the owner of {bucket} to let you list, read and, for output, write",
     "credentials": "no credentials found: neither in the environment and files nor as a role of this machine; set {keys}",
     "host": "there is no such host: {server}; check the name in the endpoint's URL, and the network's name server",
-    "network": "no connection to {server}, or it was cut off again and again; check the network, the proxy and the endpoint's URL",
+    "network": _NO_CONNECTION,
+    "silent": _NO_CONNECTION,
     "certificate": "the certificate of {server} is not trusted; name the file of its authority in AWS_CA_BUNDLE or SSL_CERT_FILE",
+    "authority": "{server} uses the certificate of an authority (CA:TRUE) as its own, which is not accepted, even in AWS_CA_BUNDLE;"
+    " create the server's certificate with CA:FALSE: openssl req -x509 -addext basicConstraints=critical,CA:FALSE ...",
     "http": "the endpoint is not encrypted (http://) and AWS_ALLOW_HTTP forbids that; give an https:// endpoint or set AWS_ALLOW_HTTP=true",
     "busy": "{server} answers with errors or asks to slow down, also after several tries; run again later",
     "unsupported": "{server} does not offer this operation; use a store that does, or another place for output",

@@ -6,19 +6,24 @@ as if they were objects; here names are not changed. obstore still signs, becaus
 
 from __future__ import annotations
 
+import re
 import ssl
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import lru_cache
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import quote, unquote
 from xml.etree import ElementTree
 
+from .contact import Contact
 from .errors import Trouble, trouble
 from .objects import ObjectInfo
+
+T = TypeVar("T")
 
 _TIMEOUT_S: Final = 60
 _MOST: Final = 64 << 20
@@ -41,35 +46,51 @@ class Lister:
         if certificates is not None:
             context.load_verify_locations(certificates)
         self._opener = urllib.request.build_opener(_NoRedirect, urllib.request.HTTPSHandler(context=context))
+        self._contact = Contact(self._answers)
 
-    def page(self, prefix: str, after: str | None, most: int = 1000) -> tuple[list[ObjectInfo], str | None]:
-        """Return objects (key as path), and the key before the next page; ListError."""
+    def first(self, action: Callable[[], T]) -> T:
+        """Return the result of a request to the server, also of obstore's.
+
+        Raise SilentError if the server has never answered, and does not answer now."""
+        if not self._contact.answered:
+            self._signed("")  # The credentials of a role come from a service that may also be silent
+        return self._contact.run(action)
+
+    def _answers(self, within_s: float) -> bool:
+        url = self._signed("").partition("?")[0]
+        try:
+            with self._opener.open(urllib.request.Request(url, method="HEAD"), timeout=within_s):
+                return True
+        except urllib.error.HTTPError as error:
+            error.close()
+            return True
+        except (OSError, HTTPException):
+            return False
+
+    def page(self, prefix: str, after: str | None, most: int = 1000, base: str = "") -> tuple[list[ObjectInfo], str | None]:
+        """Return objects, and the key before the next page; ListError.
+
+        ``base``: the beginning of all keys, which the paths do not contain."""
         query = f"list-type=2&encoding-type=url&max-keys={most}&prefix={quote(prefix, safe='')}"
         if after:
             query += f"&start-after={quote(after, safe='')}"
         body = self._get(query)
         try:
-            answer = ElementTree.fromstring(body)
-        except ElementTree.ParseError as error:
-            raise ListError(trouble(error)) from None
-        namespace = answer.tag.partition("}")[0] + "}" if answer.tag.startswith("{") else ""
-        if answer.tag != f"{namespace}ListBucketResult":
-            raise ListError(Trouble("other"))
-        encoded = answer.findtext(f"{namespace}EncodingType") == "url"
-        try:
-            keys = list(_keys(answer, namespace, encoded))
-        except (ValueError, TypeError):
-            raise ListError(Trouble("network")) from None
-        more = answer.findtext(f"{namespace}IsTruncated") == "true"
+            keys, more = _quickly(body, base) or _parsed(body, base)
+        except (ElementTree.ParseError, ValueError, TypeError) as error:
+            raise ListError(trouble(error) if isinstance(error, ElementTree.ParseError) else Trouble("network")) from None
         if more and not keys:
             raise ListError(Trouble("other"))
-        return keys, keys[-1].path if more else None
+        return keys, base + keys[-1].path if more else None
 
-    def _get(self, query: str) -> bytes:
+    def _signed(self, query: str) -> str:
         try:
-            url = self._sign(query)
+            return self._sign(query)
         except Exception as error:  # of obstore, which looks for credentials now
             raise ListError(trouble(error)) from None
+
+    def _get(self, query: str) -> bytes:
+        url = self._signed(query)
         try:
             with self._opener.open(url, timeout=_TIMEOUT_S) as answer:
                 body: bytes = answer.read(_MOST)
@@ -90,17 +111,59 @@ class Lister:
             raise ListError(Trouble("network") if problem.kind == "other" else problem) from None
 
 
-def _keys(answer: ElementTree.Element, namespace: str, encoded: bool) -> Iterator[ObjectInfo]:
-    for entry in answer.iter(f"{namespace}Contents"):
-        key = entry.findtext(f"{namespace}Key") or ""
+_PLAIN: Final = re.compile(r'\s*(?:<\?xml [^<>]*\?>\s*)?<ListBucketResult(?: xmlns="[^"<>]*")?>.*</ListBucketResult>\s*', re.DOTALL)
+_ENTRY: Final = re.compile(
+    r"<Contents>\s*<Key>([^<]*)</Key>\s*<LastModified>([^<]*)</LastModified>\s*<ETag>([^<]*)</ETag>\s*"
+    r"(?:<Checksum\w+>[^<]*</Checksum\w+>\s*)*<Size>(\d+)</Size>"
+)
+
+
+def _quickly(body: bytes, base: str) -> tuple[list[ObjectInfo], bool] | None:
+    """Return the objects of a page as all known servers write it; None for other XML.
+
+    A parser of XML takes several times as long. Comments, sections of CDATA and unknown entities are left to it."""
+    text = body.decode(errors="replace")
+    if "<!" in text or _PLAIN.fullmatch(text) is None:
+        return None
+    entries = _ENTRY.findall(text)
+    if len(entries) != text.count("<Contents"):
+        return None
+    encoded = "<EncodingType>url</EncodingType>" in text
+    keys = []
+    for key, written, etag, size in entries:
+        if "&" in etag:
+            etag = etag.replace("&quot;", '"').replace("&#34;", '"')
+        if "&" in key or "&" in etag or "\ufffd" in key:
+            return None
+        keys.append(_object(key, written, etag, size, encoded, base))
+    return keys, "<IsTruncated>true</IsTruncated>" in text
+
+
+def _parsed(body: bytes, base: str) -> tuple[list[ObjectInfo], bool]:
+    answer = ElementTree.fromstring(body)
+    namespace = answer.tag.partition("}")[0] + "}" if answer.tag.startswith("{") else ""
+    if answer.tag != f"{namespace}ListBucketResult":
+        raise ListError(Trouble("other"))
+    encoded = answer.findtext(f"{namespace}EncodingType") == "url"
+    names = [namespace + name for name in ("Key", "LastModified", "ETag", "Size")]
+    entries = ([entry.findtext(name) or "" for name in names] for entry in answer.iter(f"{namespace}Contents"))
+    keys = [_object(key, written, etag, size, encoded, base) for key, written, etag, size in entries]
+    return keys, answer.findtext(f"{namespace}IsTruncated") == "true"
+
+
+def _object(key: str, written: str, etag: str, size: str, encoded: bool, base: str) -> ObjectInfo:
+    if encoded and ("%" in key or "+" in key):
         # The names are encoded as in a form, where a space is a plus.
-        key = unquote(key.replace("+", " "), errors="surrogateescape") if encoded else key
-        written = datetime.fromisoformat(entry.findtext(f"{namespace}LastModified") or "")
-        written = written if written.tzinfo else written.replace(tzinfo=UTC)
-        etag = entry.findtext(f"{namespace}ETag")
-        if etag and not etag.startswith('"'):
-            etag = f'"{etag}"'
-        yield ObjectInfo(key, int(entry.findtext(f"{namespace}Size") or ""), etag, nanoseconds(written))
+        key = unquote(key.replace("+", " "), errors="surrogateescape")
+    if etag and not etag.startswith('"'):
+        etag = f'"{etag}"'
+    return ObjectInfo(key.removeprefix(base), int(size), etag or None, _time(written))
+
+
+@lru_cache(256)
+def _time(text: str) -> int:
+    written = datetime.fromisoformat(text)
+    return nanoseconds(written if written.tzinfo else written.replace(tzinfo=UTC))
 
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

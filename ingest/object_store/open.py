@@ -6,14 +6,15 @@ from pathlib import Path
 
 from ...errors import UsageError
 from .objects import Objects
+from .sides import Side
 from .urls import is_url
 
 
-def open_objects(url: str | Path, *, links: bool = True) -> Objects:
+def open_objects(url: str | Path, *, links: bool = True, side: Side | None = None) -> Objects:
     """Open s3://, gs://, az://, memory:// (in this process), file:///, or a folder.
 
-    Credentials are those of the store's own tools. ``links``: whether links below a local folder are followed. UsageError for another
-    scheme.
+    Credentials are those of the store's own tools. ``links``: whether links below a local folder are followed. ``side``: of a night, whose
+    variables (sides.py) come before the plain ones. UsageError for another scheme.
     """
     from .folder import Folder
     from .urls import parse
@@ -27,4 +28,4 @@ def open_objects(url: str | Path, *, links: bool = True) -> Objects:
         return Folder(Path("/" + parts.prefix), links=links)
     from .remote import open_store
 
-    return open_store(parts)
+    return open_store(parts, side)

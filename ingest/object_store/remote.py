@@ -8,17 +8,18 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from .connect import Connection, connect
+from .contact import SilentError
 from .errors import Trouble, message, trouble
 from .folder import complete_file
 from .listing import ListError, nanoseconds
 from .objects import ObjectInfo, Objects, ObjectStoreError
 from .paths import OURS, is_ours, problem
+from .sides import Side
 from .urls import StoreUrl
 
 T = TypeVar("T")
@@ -34,8 +35,8 @@ _UNPRINTABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _STALE_LOCK_NS: Final = 120 * 10**9
 
 
-def open_store(url: StoreUrl) -> Stored:
-    return Stored(url, connect(url))
+def open_store(url: StoreUrl, side: Side | None = None) -> Stored:
+    return Stored(url, connect(url, side))
 
 
 class Stored(Objects):
@@ -55,15 +56,14 @@ class Stored(Objects):
         if prefix and problem(prefix.strip("/") + "x"):
             return  # no object can have such a name
         pages = self._pages_s3 if self._to.lister is not None else self._pages
-        last = None if after is None else after.encode(errors="surrogatepass")
+        last = after  # texts are in the order of their UTF-8
         for info in pages(prefix, after):
-            key = info.path.encode(errors="surrogatepass")
-            if last is not None and key <= last:
+            if last is not None and info.path <= last:
                 raise ObjectStoreError(
                     f"{self.url}: {self._to.server or 'the store'} does not list objects in order of their names; use another store"
                 )
-            last = key
-            if not is_ours(info.path):
+            last = info.path
+            if OURS not in last or not is_ours(last):
                 yield info
         self._bucket_seen.set()
 
@@ -74,16 +74,16 @@ class Stored(Objects):
         # Up to a character that no request can contain; the rest is compared here.
         start = None if after is None else self._base + _UNPRINTABLE.split(after, maxsplit=1)[0]
         while True:
-            keys, start = self._try(partial(lister.page, self._base + prefix, start), self.url)
-            for info in keys:
-                path = info.path.removeprefix(self._base)
+            infos, start = self._try(partial(lister.page, self._base + prefix, start, base=self._base), self.url)
+            for info in infos:
+                path = info.path
                 if not path or path.endswith("/"):
                     if info.size:
                         self._leave_out(path, "a name that ends with a slash")
                 elif wrong := problem(path):
                     self._leave_out(path, wrong)
                 elif after is None or _behind(path, after):
-                    yield replace(info, path=path)
+                    yield info
             if start is None:
                 return
 
@@ -328,9 +328,10 @@ class Stored(Objects):
     def _try(self, action: Callable[[], T], name: str, *, tries: int = TRIES, missing: bool = False) -> T:
         """Run ``action``, with retries; ``missing``: raise FileNotFoundError."""
         waits = _Waits(tries)
+        send: Callable[[Callable[[], T]], T] = _now if self._to.lister is None else self._to.lister.first
         while True:
             try:
-                return action()
+                return send(action)
             except ObjectStoreError:
                 raise
             except Exception as error:
@@ -350,7 +351,10 @@ class Stored(Objects):
                 self._to.lister.page(self._base, None, most=1)
             except ListError as listing:
                 failure = listing.problem if listing.problem.code else failure
-        return ObjectStoreError(message(failure, name, self.url, self._to.server))
+        return self._error(failure, name)
+
+    def _error(self, failure: Trouble, name: str) -> ObjectStoreError:
+        return ObjectStoreError(self._to.environment.named(message(failure, name, self.url, self._to.server)))
 
     def _prove_bucket(self) -> None:
         """Raise ObjectStoreError if an object is missing because its bucket is."""
@@ -366,7 +370,7 @@ class Stored(Objects):
         except Exception as error:
             failure = _trouble(error)
             if failure.kind in {"bucket", "secret"}:
-                raise ObjectStoreError(message(failure, self.url, self.url, self._to.server)) from None
+                raise self._error(failure, self.url) from None
         self._bucket_seen.set()
 
 
@@ -392,10 +396,14 @@ class _Waits:
         return True
 
 
+def _now(action: Callable[[], T]) -> T:
+    return action()
+
+
 def _trouble(error: BaseException) -> Trouble:
     if isinstance(error, _CutOffError):
         return Trouble("network")
-    return error.problem if isinstance(error, ListError) else trouble(error)
+    return error.problem if isinstance(error, (ListError, SilentError)) else trouble(error)
 
 
 def _info(path: str, meta: Any) -> ObjectInfo:

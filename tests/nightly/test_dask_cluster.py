@@ -82,6 +82,16 @@ def wait_for(what: Any, seconds: float = STARTED_S) -> Any:
     return actual
 
 
+@contextmanager
+def dask_worker(address: str, folder: Path, name: str) -> Iterator[subprocess.Popen[bytes]]:
+    words = [
+        "-m", "distributed.cli.dask_worker", address, "--nthreads", "1", "--no-nanny", "--no-dashboard", "--memory-limit", "0",
+        "--local-directory", str(folder / name),
+    ]  # fmt: skip
+    with process(*words, log=folder / f"{name}.log", PYTHONPATH=str(folder / "hook"), POLARS_MAX_THREADS="1") as started:
+        yield started
+
+
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
     """Start a scheduler and two workers as processes; return address and workers."""
@@ -99,16 +109,7 @@ def cluster(tmp_path: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]
                 return None
 
         where = wait_for(address)
-        workers = [
-            stack.enter_context(
-                process(
-                    "-m", "distributed.cli.dask_worker", where, "--nthreads", "1", "--no-nanny", "--no-dashboard", "--memory-limit", "0",
-                    "--local-directory", str(tmp_path / f"worker{i}"), log=tmp_path / f"worker{i}.log",
-                    PYTHONPATH=str(tmp_path / "hook"), POLARS_MAX_THREADS="1",
-                )
-            )
-            for i in range(2)
-        ]  # fmt: skip
+        workers = [stack.enter_context(dask_worker(where, tmp_path, f"worker{i}")) for i in range(2)]
         yield where, workers
 
 
@@ -172,3 +173,56 @@ def test_a_worker_is_killed_in_the_middle_of_a_night(cluster: tuple[str, list[su
     assert [one["id"] for one in summary["failed"]] == ["bad"]
     assert sorted(summary["reported"]) == sorted(set(rows) - {"bad"})
     assert sorted(pl.read_parquet(out / "index.parquet")["id"]) == sorted(rows)
+
+
+def make_runs(source: Path, count: int) -> None:
+    for run in range(count):
+        (source / f"run{run:02}").mkdir(parents=True)
+        (source / f"run{run:02}" / "trace.json").write_text(trace(run))
+
+
+def night_words(source: Path, out: Path, address: str) -> list[str]:
+    words = ["nightly", str(source), "--out", str(out), "--engine", f"dask:{address}", "--format", "json", "--rules", "StepOutlier"]
+    return ["-m", "postrun.cli", *words, "--settle", "0"]
+
+
+def done(out: Path) -> list[str]:
+    return sorted(path.parent.name for path in out.glob("runs/*/done.json"))
+
+
+def test_a_night_ends_when_its_last_worker_is_lost(cluster: tuple[str, list[subprocess.Popen[bytes]]], tmp_path: Path) -> None:
+    address, workers = cluster
+    source, out, log = tmp_path / "source", tmp_path / "out", tmp_path / "night.log"
+    make_runs(source, RUNS)
+    with process(*night_words(source, out, address), log=log) as night:
+        wait_for(lambda: night.poll() is not None or len(done(out)) >= 2)
+        assert night.poll() is None, log.read_text()
+        for worker in workers:
+            os.kill(worker.pid, signal.SIGKILL)
+        lost = time.monotonic()
+        assert night.wait(120) == 1, log.read_text()
+        assert 35 < time.monotonic() - lost < 70
+    reported = done(out)
+    assert 2 <= len(reported) < RUNS
+    text = log.read_text()
+    assert "the night ended early: the workers cannot go on: all workers of the Dask cluster are lost" in text
+    assert "Traceback" not in text
+    index = pl.read_parquet(out / "index.parquet")
+    assert sorted(index.filter(pl.col("state") == "reported")["id"]) == reported
+    assert set(index["state"]) == {"reported", "waiting"}
+    assert len(index) == RUNS
+    assert not list(out.glob("runs/*/claim.json"))
+
+
+def test_a_night_goes_on_when_a_worker_comes_back(cluster: tuple[str, list[subprocess.Popen[bytes]]], tmp_path: Path) -> None:
+    address, workers = cluster
+    source, out, log = tmp_path / "source", tmp_path / "out", tmp_path / "night.log"
+    make_runs(source, 6)
+    with process(*night_words(source, out, address), log=log) as night:
+        wait_for(lambda: night.poll() is not None or len(done(out)) >= 2)
+        for worker in workers:
+            os.kill(worker.pid, signal.SIGKILL)
+        time.sleep(10)
+        with dask_worker(address, tmp_path, "another"):
+            assert night.wait(120) == 0, log.read_text()
+    assert len(done(out)) == 6

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pool_tasks as tasks
 import pytest
+from call_nightly import nightly
 from postrun.errors import InputError, UsageError
 from postrun.nightly import engines
 from postrun.nightly.worker_process import WorkerDied
@@ -94,10 +95,13 @@ def test_other_engines_are_refused_with_those_there_are(wrong: str) -> None:
         pass
 
 
-def test_without_dask_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_dask_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(UsageError, match=r"postrun\[dask\]"), engines.executor("dask"):
         pass
+    (tmp_path / "runs").mkdir()
+    done = nightly(tmp_path / "runs", "--out", tmp_path / "out", "--engine", "dask", "--dry-run")
+    assert (done.exit_code, "postrun[dask]" in done.output) == (2, True)
 
 
 def test_a_scheduler_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

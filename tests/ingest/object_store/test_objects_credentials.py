@@ -18,6 +18,16 @@ from swift_server import clean_environment
 KEYS = {"AWS_ACCESS_KEY_ID": "ID", "AWS_SECRET_ACCESS_KEY": "SECRET"}
 
 
+def test_the_endpoint_of_a_services_section(tmp_path: Path) -> None:
+    config = (
+        "[profile a]\nservices = lab\nendpoint_url = https://all\n[profile b]\nendpoint_url = https://all\n"
+        "[services lab]\ns3 =\n  signature_version = x\n  endpoint_url = https://s3.lab/\nsts =\n  endpoint_url = https://sts.lab\n"
+    )
+    assert settings(tmp_path, config, "", AWS_PROFILE="a", **KEYS).endpoint == "https://s3.lab"
+    assert settings(tmp_path, config, "", AWS_PROFILE="b", **KEYS).endpoint == "https://all"
+    assert settings(tmp_path, config, "", AWS_PROFILE="a", AWS_ENDPOINT_URL="https://env", **KEYS).endpoint == "https://env"
+
+
 def settings(tmp_path: Path, config: str = "", credentials: str = "", **env: str) -> Aws:
     for name, text in (("config", config), ("credentials", credentials)):
         (tmp_path / name).write_text(text, encoding="utf-8")
@@ -60,11 +70,15 @@ def test_a_program_that_gives_credentials(tmp_path: Path) -> None:
     answer = {"Version": 1, "AccessKeyId": "P", "SecretAccessKey": "PS", "SessionToken": "PT", "Expiration": "2031-01-01T00:00:00Z"}
     script = tmp_path / "give.py"
     script.write_text(f"print('''{json.dumps(answer)}''')", encoding="utf-8")
-    actual = settings(tmp_path, f"[default]\ncredential_process = {sys.executable} {script}\n")
+    config = f"[default]\ncredential_process = {sys.executable} {script}\n"
+    actual = settings(tmp_path, config)
     assert actual.provider is not None
     credentials = actual.provider()
     assert (credentials["access_key_id"], credentials["token"], credentials["expires_at"].year) == ("P", "PT", 2031)
     script.write_text("print('SECRET'); raise SystemExit(3)", encoding="utf-8")
+    assert actual.provider() == credentials  # until they expire, as each page of a listing needs them
+    actual = settings(tmp_path, config)
+    assert actual.provider is not None
     with pytest.raises(ObjectStoreError, match="credential_process ends with 3; run it by hand") as raised:
         actual.provider()
     assert "SECRET" not in str(raised.value)
@@ -155,6 +169,7 @@ def test_settings_of_other_stores(monkeypatch: pytest.MonkeyPatch) -> None:
         ("Error performing PUT http://169.254.169.254/latest/api/token in 1s - connection refused", "credentials", "no credentials found"),
         ("error trying to connect: dns error: failed to lookup address information", "host", "no such host"),
         ("invalid peer certificate: UnknownIssuer", "certificate", "AWS_CA_BUNDLE"),
+        ("InvalidCertificate(Other(OtherError(CaUsedAsEndEntity)))", "authority", "basicConstraints=critical,CA:FALSE"),
         ("operation timed out", "network", "no connection"),
         ("something new", "other", "refuses the request"),
     ],

@@ -1,0 +1,162 @@
+"""A listing of a million objects of an S3 bucket, and the search for runs in it: processor time, memory.
+
+    .venv/bin/python benchmarks/listing.py [--objects 1000000] [--profile]
+
+A server in a process of its own, on loopback, makes the pages of ListObjectsV2 as they are requested: 60% of the objects are the traces of
+runs (8 each), the rest checkpoints, logs of the training and other files next to them. ``plan`` of a night lists all, as in the first night
+(no run is known) and as in the next ones (all are known and unchanged). Each is measured in a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from bisect import bisect_left, bisect_right
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+from urllib.parse import parse_qs, urlsplit
+
+ROWS = Path("rows.json")  # below the temporary folder of the benchmark
+PER_RUN = 14
+NAMES = sorted(
+    [f"trace-rank{rank}.pt.trace.json.gz" for rank in range(8)]
+    + ["checkpoints/epoch-1/model.safetensors", "checkpoints/epoch-1/optimizer.pt", "checkpoints/epoch-2/model.safetensors", "job.json"]
+    + ["stdout.txt", "tensorboard/events.out.tfevents.1"]
+)
+assert len(NAMES) == PER_RUN
+RUNS_PER_DAY = 100
+
+
+def key(number: int) -> str:
+    """Return the key of an object by its number in the order of the listing."""
+    run, place = divmod(number, PER_RUN)
+    day, of_day = divmod(run, RUNS_PER_DAY)
+    return f"runs/{2024 + day // 360}/{day // 30 % 12 + 1:02}/{day % 30 + 1:02}/resnet-{of_day:03}/{NAMES[place]}"
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    keys: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        query = parse_qs(urlsplit(self.path).query)
+        prefix, most = query["prefix"][0], int(query["max-keys"][0])
+        delimiter, after = query.get("delimiter", [""])[0], query.get("start-after", [""])[0]
+        at = max(bisect_right(self.keys, after), bisect_left(self.keys, prefix))
+        parts: list[str] = []
+        while at < len(self.keys) and self.keys[at].startswith(prefix) and len(parts) < most:
+            cut = self.keys[at].find(delimiter, len(prefix)) if delimiter else -1
+            if cut >= 0:
+                folder = self.keys[at][: cut + 1]
+                parts.append(f"<CommonPrefixes><Prefix>{folder}</Prefix></CommonPrefixes>")
+                at = bisect_left(self.keys, folder + "\U0010ffff")
+            else:
+                parts.append(
+                    f"<Contents><Key>{self.keys[at]}</Key><LastModified>2026-11-20T06:00:00.000Z</LastModified>"
+                    f"<ETag>&quot;{at:032x}&quot;</ETag><Size>{1000 + at}</Size><StorageClass>STANDARD</StorageClass></Contents>"
+                )
+                at += 1
+        more = at < len(self.keys) and self.keys[at].startswith(prefix)
+        body = (
+            '<?xml version="1.0" encoding="UTF-8"?>\n<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Name>b</Name>'
+            f"<IsTruncated>{str(more).lower()}</IsTruncated><EncodingType>url</EncodingType>{''.join(parts)}</ListBucketResult>"
+        ).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        return
+
+
+def serve(objects: int) -> None:
+    Handler.keys = sorted(key(number) for number in range(objects))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    print(server.server_port, flush=True)
+    server.serve_forever()
+
+
+def measure(port: int, known: bool, profile: bool) -> None:
+    from postrun.ingest.object_store.open import open_objects
+    from postrun.nightly import night as nights
+    from postrun.nightly import places
+    from postrun.nightly.model import ReportOptions, Row
+    from postrun.nightly.night import Wanted
+
+    options = ReportOptions()
+    source, out = open_objects("s3://bucket/runs"), open_objects("memory://out")
+    wanted = Wanted("s3://bucket/runs", "memory://out", options, now_ns=time.time_ns() + 10**15, settle_ns=1)
+    rows: dict[str, Row] = {}
+    if known:
+        # Only what decides about a run; found out by a first plan in another process.
+        digest = places.options_digest(options)
+        rows = {
+            name: Row(id=name, state="reported", kind="traces", fingerprint=fingerprint, options=digest, bytes=0, files=0)
+            for name, fingerprint in json.loads(ROWS.read_text()).items()
+        }
+    before, held = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    began = time.monotonic()
+    profiler = None
+    if profile:
+        import cProfile
+
+        profiler = cProfile.Profile()
+        profiler.enable()
+    night = nights.plan(source, out, wanted, rows)
+    if profiler is not None:
+        import pstats
+
+        profiler.disable()
+        pstats.Stats(profiler).sort_stats("tottime").print_stats(25)
+    print(
+        f"{'all known' if known else 'first night'}: {time.process_time() - before:.1f} s processor, {time.monotonic() - began:.1f} s wall,"
+        f" peak {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10} MiB ({held >> 10} MiB before), {night.runs_found} runs,"
+        f" {sum(one.due for one in night.decisions)} due"
+    )
+    if not known:
+        ROWS.write_text(json.dumps({one.run.id: one.run.fingerprint for one in night.decisions}))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--objects", type=int, default=1_000_000)
+    parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--serve", action="store_true")
+    parser.add_argument("--measure", choices=("first", "known"))
+    parser.add_argument("--port", type=int)
+    options = parser.parse_args()
+    if options.serve:
+        serve(options.objects)
+        return
+    if options.measure:
+        measure(options.port, options.measure == "known", options.profile)
+        return
+    me = Path(__file__).resolve()
+    environment = {name: value for name, value in os.environ.items() if not re.match(r"AWS_|.*_proxy$", name, re.IGNORECASE)}
+    words = [sys.executable, "-P", str(me), "--objects", str(options.objects)]
+    with tempfile.TemporaryDirectory() as folder, subprocess.Popen([*words, "--serve"], stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        port = server.stdout.readline().strip()
+        environment |= {
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}", "AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s",
+            "AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+        }  # fmt: skip
+        try:
+            for which in ("first", "known"):
+                more = ["--profile"] if options.profile else []
+                subprocess.run([*words, "--measure", which, "--port", port, *more], check=True, env=environment, cwd=folder)
+        finally:
+            server.terminate()
+
+
+if __name__ == "__main__":
+    main()
