@@ -189,7 +189,7 @@ def nightly(source: str, quiet: bool, verbose: bool, as_json: bool, **options: A
         () if quiet else (*map(texts.regression_line, regressed), *texts.notes(result), *texts.closed(wanted.out, wanted.options.mode))
     ):
         echo_line(f"note: {line}", err=True)
-    sent = rules is None or _attach(rules, out, rows, regressed, quiet)
+    sent = rules is None or _attach(rules, out, rows, regressed, options["families"], quiet)
     if matched := texts.matched(rows, [texts.regression_line(one) for one in regressed], fail_on):
         echo(f"postrun: --fail-on: {matched}", err=True)
         sys.exit(3)
@@ -199,13 +199,15 @@ def nightly(source: str, quiet: bool, verbose: bool, as_json: bool, **options: A
         sys.exit(1)
 
 
-def _attach(rules: Sequence[Rule], out: Objects, rows: Sequence[Row], regressed: Sequence[Finding], quiet: bool) -> bool:
+def _attach(
+    rules: Sequence[Rule], out: Objects, rows: Sequence[Row], regressed: Sequence[Finding], patterns: Sequence[re.Pattern[str]], quiet: bool
+) -> bool:
     """Open or update every ticket; return whether all of that succeeded."""
     from ..errors import PostrunError
     from ..nightly import notify
 
     sent = True
-    for action in notify.actions(rules, rows, regressed):
+    for action in notify.actions(rules, rows, regressed, patterns):
         try:
             line = notify.send(action, out.read, link=None if action.folder is None else out.place(action.folder))
             if not quiet:

@@ -192,7 +192,7 @@ def table_of(
 def index_of(rows: Sequence[Row], full: pl.DataFrame, past: History, settings: Settings, title: str, generated_at_ns: int) -> Index:
     from importlib.metadata import version
 
-    newest = sorted(rows, key=lambda row: (-when(row), row.id))
+    newest = sorted(rows, key=lambda row: (-row.at_ns, row.id))
     failed = tuple(row for row in newest if row.state == "failed")
     listed = tuple(newest[:JSON_RUNS])
     ids = {row.id for row in (*listed, *failed)} | {one.id for one in past.findings}
@@ -213,11 +213,6 @@ def index_of(rows: Sequence[Row], full: pl.DataFrame, past: History, settings: S
         alone=past.alone,
         settings=settings,
     )
-
-
-def when(row: Row) -> int:
-    """Return the sort key of a row: the time of its run, else of its report."""
-    return row.started_ns if row.started_ns is not None else row.reported_at_ns if row.reported_at_ns is not None else 2**63
 
 
 def to_json(index: Index) -> bytes:

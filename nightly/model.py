@@ -145,6 +145,13 @@ class Row:
     verdicts: dict[str, str] = field(default_factory=dict)  # rule -> IssuesFound, NoIssuesFound, NotEvaluated, Error
     warnings: tuple[str, ...] = ()
 
+    @property
+    def at_ns(self) -> int:
+        """Return the start of the run, else the time of its report.
+
+        Without either it is far in the future."""
+        return self.started_ns if self.started_ns is not None else self.reported_at_ns if self.reported_at_ns is not None else 2**63
+
     def to_json(self) -> dict[str, Any]:
         """Return JSON values; :func:`row_of` is the inverse."""
         return {name: list(value) if isinstance(value := getattr(self, name), tuple) else value for name in self.__slots__}
