@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
     from contextlib import AbstractContextManager
 
-    from ..ingest.object_store.objects import Objects
+    from ..nightly.addresses import Addresses
     from ..nightly.history import Finding
     from ..nightly.model import ReportOptions, Row
     from ..nightly.night import Night, Wanted
@@ -88,6 +88,15 @@ def _engine(value: str) -> str:
     return value
 
 
+def _base_url(value: str) -> str:
+    from ..nightly.addresses import template
+
+    return template(value)
+
+
+_validity = parsed(words.validity)
+
+
 NIGHT_OPTIONS = [
     option("--out", "-o", required=True, metavar="PLACE",
             help="Folder or URL that the reports and the index are written to; may lie below SOURCE."),
@@ -130,6 +139,11 @@ NIGHT_OPTIONS = [
     option("--retry-failed", is_flag=True, help="Also retry runs that failed in an earlier night and have not changed."),
     option("--attach", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="RULES.toml",
             help="Open or update tickets by the rules of this file."),
+    option("--base-url", callback=parsed(_base_url), metavar="TEMPLATE",
+            help="Address of --out on a web server, for links in tickets and in the index: https://reports.example.org/{path}."),
+    option("--presign", callback=_validity, metavar="TIME",
+            help="Link tickets to the object store with a signature valid for this long, such as 7d. Whoever has the link can read the"
+            " report."),
     option("--json", "as_json", is_flag=True, help="Print a summary as JSON on standard output."),
 ]  # fmt: skip
 
@@ -152,14 +166,19 @@ def nightly(source: str, quiet: bool, verbose: bool, as_json: bool, **options: A
     and nights at the same time share the work.
     """
     from ..ingest.object_store.open import open_objects
+    from ..nightly import places
     from ..nightly import run_night as course
     from ..nightly import summary as texts
+    from ..nightly.addresses import Addresses
 
     if options["dry_run"] and options["index_only"]:
         raise click.UsageError("--dry-run and --index-only exclude each other; --index-only reports nothing anyway")
     wanted, fail_on = _wanted(source, options)
     parts = _parts(options, wanted.options.look)
     out = open_objects(wanted.out)
+    addresses = Addresses(out, options["base_url"], options["presign"])
+    if addresses.presigned_s is not None:
+        out.signed(places.INDEX_FILES[0], addresses.presigned_s)  # fails before the work, not after it
     if options["dry_run"]:
         night, _ = course.look(wanted, parts)
         _check_found(source, False, night)
@@ -189,7 +208,7 @@ def nightly(source: str, quiet: bool, verbose: bool, as_json: bool, **options: A
         () if quiet else (*map(texts.regression_line, regressed), *texts.notes(result), *texts.closed(wanted.out, wanted.options.mode))
     ):
         echo_line(f"note: {line}", err=True)
-    sent = rules is None or _attach(rules, out, rows, regressed, options["families"], quiet)
+    sent = rules is None or _attach(rules, addresses, rows, regressed, options["families"], quiet)
     if matched := texts.matched(rows, [texts.regression_line(one) for one in regressed], fail_on):
         echo(f"postrun: --fail-on: {matched}", err=True)
         sys.exit(3)
@@ -200,7 +219,12 @@ def nightly(source: str, quiet: bool, verbose: bool, as_json: bool, **options: A
 
 
 def _attach(
-    rules: Sequence[Rule], out: Objects, rows: Sequence[Row], regressed: Sequence[Finding], patterns: Sequence[re.Pattern[str]], quiet: bool
+    rules: Sequence[Rule],
+    addresses: Addresses,
+    rows: Sequence[Row],
+    regressed: Sequence[Finding],
+    patterns: Sequence[re.Pattern[str]],
+    quiet: bool,
 ) -> bool:
     """Open or update every ticket; return whether all of that succeeded."""
     from ..errors import PostrunError
@@ -209,7 +233,7 @@ def _attach(
     sent = True
     for action in notify.actions(rules, rows, regressed, patterns):
         try:
-            line = notify.send(action, out.read, link=None if action.folder is None else out.place(action.folder))
+            line = notify.send(action, addresses.out.read, link=None if action.row is None else addresses.of_ticket(action.row))
             if not quiet:
                 echo_line(f"ticket: {line}", err=True)
         except (PostrunError, OSError) as error:
@@ -295,7 +319,8 @@ def _parts(options: dict[str, Any], look: Look) -> Parts:
     )
     part = any(options[name] is not None for name in ("shard", "since", "until"))
     generated_at_ns = option_values.generated_at(options["generated_at"])
-    book = Book(settings, every_run=not part, generated_at_ns=generated_at_ns, redact=options["redact"], look=look)
+    base_url, redact = options["base_url"], options["redact"]
+    book = Book(settings, every_run=not part, generated_at_ns=generated_at_ns, redact=redact, look=look, base_url=base_url)
     workers, memory = options["workers"], options["memory"]
     if options["engine"] == "none" and not click.get_current_context().params["quiet"]:
         for name in ("timeout", "memory", "workers"):

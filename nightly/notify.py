@@ -74,15 +74,15 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One message to one target. ``ticket_key``: of the ticket to open or to find, if the target is a project. ``folder``: of the run's
-    files below the output; ``files``: formats to attach."""
+    """One message to one target. ``ticket_key``: of the ticket to open or to find, if the target is a project. ``row``: of the
+    run whose report is linked; ``files``: formats to attach."""
 
     rule: str
     target: Target
     title: str
     message: Message
     ticket_key: str
-    folder: str | None = None
+    row: Row | None = None
     files: tuple[str, ...] = ()
     issue_type: str | None = None
     ticket_labels: tuple[str, ...] = ()
@@ -162,8 +162,8 @@ def actions(
 ) -> list[Action]:
     """Return the actions rule by rule, one per ticket.
 
-    Each is about the newest matching run and lists the others. They are in the order of the rows; one summary replaces those beyond the limit. ``rows``: those that are new this night. ``patterns``:
-    of --family."""
+    Each is about the newest matching run and lists the others. They are in the order of the rows; one summary replaces those beyond the
+    limit. ``rows``: those that are new this night. ``patterns``: of --family."""
     worse: dict[str, list[str]] = {}
     for regression in regressions:
         worse.setdefault(regression.id, []).append(regression.text)
@@ -230,14 +230,14 @@ def _action(rule: Rule, newest: _Match, *others: _Match) -> Action:
     parts = {name: plain(text) for name, text in parts.items()}
     if rule.target.kind in _LINKING_TITLES:
         parts = {name: parted(text) for name, text in parts.items()}
-    files = tuple(kind for kind in rule.attach if row.folder and f"report.{kind}" in row.written)
+    files = tuple(kind for kind in rule.attach if row.state == "reported" and f"report.{kind}" in row.written)
     return Action(
         rule=rule.name,
         target=rule.target,
         title=plain(rule.title).format(**parts).strip() or "postrun",
         message=message,
         ticket_key=f"{rule.name}/{run.family if rule.per == 'family' else row.id}",
-        folder=row.folder if row.state == "reported" else None,  # a failed run's folder may have an older report
+        row=row if row.state == "reported" else None,  # a failed run's folder may have an older report
         files=files,
         issue_type=rule.issue_type,
         ticket_labels=rule.ticket_labels,
@@ -300,17 +300,18 @@ def send(
 
 def _full(action: Action, read_file: Callable[[str], bytes]) -> Message:
     """Add the findings of the run's report.json, if it can be read."""
-    if action.folder is None:
+    if action.row is None:
         return action.message
     try:
-        full = from_report(json.loads(read_file(f"{action.folder}/report.json")))
+        full = from_report(json.loads(read_file(f"{action.row.folder}/report.json")))
     except (ValueError, OSError, InputError):
         return action.message
     return replace(full, key=action.message.key, lines=action.message.lines)
 
 
 def _file(action: Action, kind: str, read_file: Callable[[str], bytes]) -> Upload:
-    data = read_file(f"{action.folder}/report.{kind}")
+    assert action.row is not None
+    data = read_file(f"{action.row.folder}/report.{kind}")
     return Upload(f"{slug(action.message.key)}.{kind}", CONTENT_TYPES[kind], len(data), data=data)
 
 

@@ -3,7 +3,8 @@
 index.html index.json index.parquet      of all runs
 runs/<id>/done.json                      a Row, written last: all that is known of the run (model.Row.to_json)
 runs/<id>/claim.json                     the night that works on it (claims.py)
-runs/<id>/<16 digits>-<digits>/          the report's files: a folder per version of the run and of the options
+runs/<id>/<16 digits>-<digits>/          the report's files: a folder per version of the run and of the options, never changed
+runs/<id>/latest/                        the files of the newest report, at an address that stays
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from .model import FoundRun, Kind, ReportOptions, Row
 RUNS: Final = "runs"
 DONE: Final = "done.json"
 CLAIM: Final = "claim.json"
+LATEST: Final = "latest"
 VERSION_FOLDER: Final = re.compile(r"[0-9a-f]{16}-[0-9a-f]{12}/")  # a report's folder below that of its run
 INDEX_FILES: Final = ("index.html", "index.json", "index.parquet")
 MOST_MARKER: Final = 4 << 20  # bytes of a done-marker; its longest texts are warnings and labels
@@ -46,6 +48,11 @@ def claim(run_id: str) -> str:
 def report_folder(run: FoundRun, options: ReportOptions) -> str:
     """Return the folder of a run's report with these options, without a slash."""
     return f"{run_folder(run.id)}/{run.fingerprint[:16]}-{options_digest(options)}"
+
+
+def latest_folder(run_id: str) -> str:
+    """Return the folder that always has the newest report of a run."""
+    return f"{run_folder(run_id)}/{LATEST}"
 
 
 _problem = lru_cache(1024)(problem)

@@ -29,6 +29,7 @@ from ..ingest.object_store.objects import ChangedError, Objects, ObjectStoreErro
 from ..ingest.object_store.open import open_objects
 from ..ingest.object_store.urls import is_url
 from ..ingest.store.files import check_finished
+from ..report_templates.output.render import PLACES
 from . import hard_limit, places, reasons
 from .discover import fingerprint
 from .model import FoundRun, Row, Task
@@ -89,6 +90,7 @@ def _reported(task: Task, prepare: Prepare) -> Row:
         with _collecting_rarely(), workplace() as work:
             report, problem = _make_report(task, work, prepare)
             written = _upload(out, folder, work / "out")
+            _renew(out, places.latest_folder(task.run.id), work / "out")
     except ObjectStoreError:
         raise
     except Exception as error:
@@ -289,6 +291,18 @@ def _upload(out: Objects, folder: str, made_files: Path) -> tuple[str, ...]:
     for path in files:
         out.write(f"{folder}/{path.relative_to(made_files).as_posix()}", path, content_type=_TYPES.get(path.suffix))
     return tuple(path.relative_to(made_files).as_posix() for path in files)
+
+
+def _renew(out: Objects, folder: str, made_files: Path) -> None:
+    """Replace the files of ``latest``; remove those that the new report lacks."""
+    written = _upload(out, folder, made_files)
+    rules = PLACES["rule-json"] + "/"
+    for file in list(out.list(f"{folder}/")):
+        name = file.path.removeprefix(f"{folder}/")
+        # Another run may have its own folder below.
+        ours = name in (*PLACES.values(), LOG) or (name.startswith(rules) and "/" not in name.removeprefix(rules))
+        if ours and name not in written:
+            out.delete(file.path)
 
 
 # -- results ----------------------------------------------------------------------------------------------------------

@@ -210,8 +210,8 @@ def test_tickets_of_the_runs_of_this_night(source: Path, tmp_path: Path, monkeyp
 
     sent = []
 
-    def send(action: notify.Action, read_file: Any, *, link: str | None = None) -> str:
-        assert json.loads(read_file(f"{action.folder}/report.json"))["rules"]
+    def send(action: Any, read_file: Any, *, link: str | None = None) -> str:
+        assert json.loads(read_file(f"{action.row.folder}/report.json"))["rules"]
         sent.append((action.rule, action.message.key.split("/")[1], link))
         if len(sent) == 1:
             raise InputError("the ticket system does not answer")
@@ -225,7 +225,7 @@ def test_tickets_of_the_runs_of_this_night(source: Path, tmp_path: Path, monkeyp
     first = nightly(*arguments, *ALL_RULES)
     assert first.exit_code == 1, first.output
     assert sorted(run for _, run, _ in sent) == ["a", "b", "c"]
-    assert all(Path(str(link)).is_dir() for _, _, link in sent)
+    assert all(Path(str(link)).name == "report.json" and Path(str(link)).is_file() for _, _, link in sent)
     assert "--attach: any: github:owner/repo#7: the ticket system does not answer" in first.stderr
     assert first.stderr.count("ticket: commented on 7") == 2
     assert nightly(*arguments, *ALL_RULES).exit_code == 0
