@@ -241,6 +241,7 @@ class _Handing:
     def __post_init__(self) -> None:
         self.digest = places.options_digest(self.wanted.options)
         self.began_ns = time.time_ns()
+        self.claimed: list[tuple[Decision, str]] = []  # runs of other nights, and the reason to leave them
 
     def go(self) -> None:
         due = [one for one in self.night.decisions if one.due]
@@ -255,8 +256,12 @@ class _Handing:
         self.due = len(due)
         began = time.monotonic()
         try:
-            for attempt in range(1, _ATTEMPTS + 1):
-                due = self._through(due, self.wanted.in_flight if attempt == 1 else 1, attempt)
+            for some in (due, self._freed()):
+                again = list(some)
+                for attempt in range(1, _ATTEMPTS + 1):
+                    again = self._through(again, self.wanted.in_flight if attempt == 1 else 1, attempt)
+            for decision, reason in self.claimed:
+                self._waits(decision, reason)
         except BaseException:
             # The next night repeats the runs that are interrupted here.
             kill(self.executor)
@@ -303,7 +308,7 @@ class _Handing:
             if not self.claims.take(path):
                 who = self.claims.holder(path)
                 named = who and "hosts" not in self.wanted.options.redact
-                self._waits(decision, f"another night is at it ({who})" if named else "another night is at it")
+                self.claimed.append((decision, f"another night is at it ({who})" if named else "another night is at it"))
                 return False
             row = read_row(self.out, decision.run.id)
         except InputError as error:
@@ -317,6 +322,15 @@ class _Handing:
         self.claims.give_back(path)
         self.night.elsewhere.append(row)
         return False
+
+    def _freed(self) -> Iterator[Decision]:
+        """Yield the runs whose nights have died, when the rest is done."""
+        claimed, self.claimed = {places.claim(one.run.id): (one, reason) for one, reason in self.claimed}, []
+        if not self.broken and self.night.stopped is None:
+            with suppress(InputError):  # the store failed: the next night reports them
+                for path in self.claims.freed(claimed):
+                    yield claimed.pop(path)[0]
+        self.claimed += claimed.values()
 
     def _task(self, decision: Decision, attempt: int) -> Task:
         at = self.wanted.generated_at_ns if self.wanted.generated_at_ns is not None else self.began_ns
@@ -412,20 +426,3 @@ def read_marker(out: Objects, path: str) -> Row | None:
         raise
     except (ValueError, TypeError, AttributeError, RecursionError):
         return None
-
-
-def remove_superseded(out: Objects, row: Row) -> int:
-    """Remove reports of earlier versions and unfinished ones; return how many.
-
-    The index must refer to the last report by then. Runs below this one are left alone."""
-    if row.state != "reported" or row.folder is None:
-        return 0
-    above = places.run_folder(row.id) + "/"
-    if not row.folder.startswith(above):
-        return 0
-    kept, removed = row.folder + "/", 0
-    for file in list(out.list(above)):
-        if places.VERSION_FOLDER.match(file.path[len(above) :]) and not file.path.startswith(kept):
-            out.delete(file.path)
-            removed += 1
-    return removed
