@@ -31,6 +31,10 @@ _FAILED: Final = "error"
 _LENGTH: Final = 200
 _MOST_FAILED: Final = 20
 _NAMED: Final = 5
+NOT_ONCE: Final = (
+    "the store of --out ignores conditional writes (If-None-Match), so nights at the same time report runs twice; start one at a time, or"
+    " use a store that knows them"
+)
 
 
 def _short(reason: str | None) -> str:
@@ -93,14 +97,18 @@ def lines(result: Result, out: Objects) -> Iterator[str]:
 def notes(result: Result) -> Iterator[str]:
     """Yield notes on failures and on files that were left out."""
     night = result.night
-    failed = [row for row in result.rows.values() if row.state == "failed"]
-    stores = [row.id for row in failed if row.kind == "store"]
-    skipped = {one for one in stores if any(line.startswith(f"{one}: ") for line in result.left_out)}  # without --run-stores
-    reasons = {row.id: row.reason for row in (*failed, *night.failed) if row.id not in skipped}
+    reasons = {row.id: row.reason for row in night.failed}
     for run_id, reason in sorted(reasons.items())[:_MOST_FAILED]:
         yield f"{run_id} failed: {_short(reason)}"
     if len(reasons) > _MOST_FAILED:
         yield f"{len(reasons) - _MOST_FAILED} more failed; the index lists all"
+    failed = [row for row in result.rows.values() if row.state == "failed" and row.id not in reasons]
+    stores = [row.id for row in failed if row.kind == "store"]
+    skipped = {one for one in stores if any(line.startswith(f"{one}: ") for line in result.left_out)}  # without --run-stores
+    if before := len(failed) - len(skipped):
+        yield f"{_count(before, 'run')} of earlier nights without a report; the index has the reasons, --retry-failed tries again"
+    if not result.creates_once:
+        yield NOT_ONCE
     if night.stopped is not None:
         yield f"the night ended early: {night.stopped}"
     waiting = Counter(row.reason for row in night.open if row.state == "waiting")
@@ -176,6 +184,7 @@ def summary(result: Result, out: Objects, regressions: Sequence[Finding]) -> dic
         "regressions": [{"id": one.id, "family": one.family, "text": one.text} for one in regressions],
         "stopped": night.stopped,
         "left_out": list(result.left_out),
+        "conditional_writes": result.creates_once,
         "seconds": round(night.seconds, 3),
         "runs": len(result.rows),
     }
