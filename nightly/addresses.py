@@ -27,7 +27,9 @@ class Addresses:
     presigned_s: int | None = None
 
     def of_ticket(self, row: Row) -> str | None:
-        """Return the link to the newest report of a run; None if it has no report. A signed link gives access: never log it."""
+        """Return the link to the newest report of a run; None if it has no report.
+
+        A signed link gives access: never log it."""
         file = file_of(row)
         if file is None:
             return None
