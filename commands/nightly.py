@@ -136,6 +136,8 @@ NIGHT_OPTIONS = [
     option("--run-stores", is_flag=True,
             help="Also report run stores (.duckdb) below SOURCE; by default they are left out, and a note lists them."),
     option("--force", is_flag=True, help="Report all runs again."),
+    option("--redo", is_flag=True,
+            help="Also make reports again that an earlier version of postrun made with another analysis or layout."),
     option("--retry-failed", is_flag=True, help="Also retry runs that failed in an earlier night and have not changed."),
     option("--attach", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="RULES.toml",
             help="Open or update tickets by the rules of this file."),
@@ -197,24 +199,23 @@ def nightly(source: str, quiet: bool, verbose: bool, as_json: bool, **options: A
     else:
         with progress_line(quiet, verbose) as progress:
             progress("looking for runs", None)
-            result = course.full_night(
-                wanted, parts, partial(_report_progress, progress, quiet or as_json), partial(_check_found, source, verbose)
-            )
+            result = course.full_night(wanted, parts, partial(_report_progress, progress, quiet), partial(_check_found, source, verbose))
             progress("", None)
         rows = result.night.rows
     regressed = course.regressions(result, rows)
-    _print(texts.lines(result, out), texts.summary(result, out, regressed), as_json, quiet)
+    sent = [] if rules is None else _attach(rules, addresses, rows, regressed, options["families"], quiet)
+    _print(texts.lines(result, out), texts.summary(result, out, regressed, sent), as_json, quiet)
     for line in (
         () if quiet else (*map(texts.regression_line, regressed), *texts.notes(result), *texts.closed(wanted.out, wanted.options.mode))
     ):
         echo_line(f"note: {line}", err=True)
-    sent = rules is None or _attach(rules, addresses, rows, regressed, options["families"], quiet)
     if matched := texts.matched(rows, [texts.regression_line(one) for one in regressed], fail_on):
         echo(f"postrun: --fail-on: {matched}", err=True)
         sys.exit(3)
-    if not sent:
+    unsent = any("error" in one for one in sent)
+    if unsent:
         echo("postrun: what could not be sent is sent, once, by another call with --index-only", err=True)
-    if not sent or result.night.stopped is not None:
+    if unsent or result.night.stopped is not None:
         sys.exit(1)
 
 
@@ -225,20 +226,21 @@ def _attach(
     regressed: Sequence[Finding],
     patterns: Sequence[re.Pattern[str]],
     quiet: bool,
-) -> bool:
-    """Open or update every ticket; return whether all of that succeeded."""
+) -> list[dict[str, str]]:
+    """Open or update every ticket; return the outcome of each, or its error."""
     from ..errors import PostrunError
     from ..nightly import notify
 
-    sent = True
+    sent = []
     for action in notify.actions(rules, rows, regressed, patterns):
         try:
             line = notify.send(action, addresses.out.read, link=None if action.row is None else addresses.of_ticket(action.row))
+            sent.append({"rule": action.rule, "to": action.target.text, "run": action.message.run, "outcome": line})
             if not quiet:
                 echo_line(f"ticket: {line}", err=True)
         except (PostrunError, OSError) as error:
             echo(f"postrun: --attach: {action.rule}: {action.target.text}: {error}", err=True)
-            sent = False
+            sent.append({"rule": action.rule, "to": action.target.text, "run": action.message.run, "error": str(error)})
     return sent
 
 
@@ -259,7 +261,7 @@ def _wanted(source: str, options: dict[str, Any]) -> tuple[Wanted, tuple[str, ..
         until_ns=options["until"],
         in_flight=_in_flight(options["engine"], options["workers"]),
         generated_at_ns=option_values.generated_at(options["generated_at"]),
-        **{name: options[name] for name in ("shard", "limit", "max_failures", "force", "retry_failed", "run_stores")},
+        **{name: options[name] for name in ("shard", "limit", "max_failures", "force", "retry_failed", "redo", "run_stores")},
     )
     return wanted, fail_on
 

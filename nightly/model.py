@@ -114,7 +114,7 @@ class Row:
     state: State
     kind: Kind
     fingerprint: str
-    options: str  # digest of the options and the version of postrun
+    options: str  # digest of the options
     bytes: int
     files: int
     reason: str | None = None  # if it failed or waits
@@ -124,6 +124,8 @@ class Row:
     attempts: int = 1
     seconds: float | None = None  # that the report took
     reported_at_ns: int | None = None
+    report_version: int | None = None  # version.REPORT of the postrun that tried
+    postrun: str | None = None  # its version
     name: str | None = None
     labels: dict[str, str] = field(default_factory=dict)
     status: str | None = None  # of the job: completed, failed, stopped, partial, unknown

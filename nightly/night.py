@@ -21,12 +21,13 @@ from .. import temporary
 from ..errors import InputError
 from ..ingest.object_store.objects import ObjectInfo, Objects, ObjectStoreError
 from ..ingest.object_store.urls import is_url
+from ..version import REPORT, __version__
 from . import left_out, places, reasons
 from .claims import Claims
 from .discover import found_runs, to_look_at, with_these
 from .model import FoundRun, ReportOptions, Row, Task, row_of
 
-Why = Literal["new", "changed", "other options", "failed before", "again", "unchanged", "running"]
+Why = Literal["new", "changed", "other options", "earlier version", "failed before", "again", "unchanged", "running"]
 GONE: Final = "The files of this run are no longer at the source; this is its last report."
 OUTDATED: Final = "The run has changed since this report: "
 _ATTEMPTS: Final = 2
@@ -53,6 +54,7 @@ class Wanted:
     in_flight: int = 1
     force: bool = False
     retry_failed: bool = False
+    redo: bool = False
     generated_at_ns: int | None = None
     run_stores: bool = False
 
@@ -150,7 +152,9 @@ def shard_of(run_id: str, count: int) -> int:
 
 
 def decide(run: FoundRun, row: Row | None, digest: str, wanted: Wanted) -> Decision:
-    """Decide whether a run is due. By default a failed run waits for a change."""
+    """Decide whether a run is due.
+
+    By default a failed run waits for a change or another version of postrun, and the report of an earlier version is kept."""
     why: Why
     if row is None:
         why = "new" if run.complete else "running"
@@ -160,8 +164,10 @@ def decide(run: FoundRun, row: Row | None, digest: str, wanted: Wanted) -> Decis
         why = "other options"
     elif wanted.force:
         why = "again"
-    elif row.state == "failed" and wanted.retry_failed:
+    elif row.state == "failed" and (wanted.retry_failed or row.postrun != __version__):
         why = "failed before"
+    elif wanted.redo and row.report_version != REPORT:
+        why = "earlier version"
     else:
         why = "unchanged"
     kept = replace(run, objects=()) if why in ("unchanged", "running") else run
@@ -362,7 +368,8 @@ class _Handing:
         reason = self._written(reason, decision)
         row = Row(
             id=run.id, state="failed", kind=run.kind, fingerprint=run.fingerprint, options=self.digest, bytes=decision.bytes,
-            files=decision.files, reason=reason, attempts=attempts, reported_at_ns=time.time_ns(),
+            files=decision.files, reason=reason, attempts=attempts, reported_at_ns=time.time_ns(), report_version=REPORT,
+            postrun=__version__,
         )  # fmt: skip
         if worker_row is not None:
             names = ("fingerprint", "bytes", "files", "seconds", "folder", "written")

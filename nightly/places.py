@@ -13,10 +13,10 @@ import hashlib
 import json
 import re
 from functools import lru_cache
-from importlib.metadata import version
 from typing import Final, get_args
 
 from ..ingest.object_store.paths import problem
+from ..version import REPORT
 from .model import FoundRun, Kind, ReportOptions, Row
 
 RUNS: Final = "runs"
@@ -47,7 +47,8 @@ def claim(run_id: str) -> str:
 
 def report_folder(run: FoundRun, options: ReportOptions) -> str:
     """Return the folder of a run's report with these options, without a slash."""
-    return f"{run_folder(run.id)}/{run.fingerprint[:16]}-{options_digest(options)}"
+    version = hashlib.sha256(f"{REPORT} {options_digest(options)}".encode()).hexdigest()[:12]
+    return f"{run_folder(run.id)}/{run.fingerprint[:16]}-{version}"
 
 
 def latest_folder(run_id: str) -> str:
@@ -76,9 +77,8 @@ def is_own(row: Row) -> bool:
 def options_digest(options: ReportOptions) -> str:
     """Return 12 hex digits that change if the options outdate a report.
 
-    So does the version of postrun. Memory, threads and permissions do not, and neither do the defaults of --max-unpacked and --redact."""
+    The version of postrun, memory, threads and permissions do not, and neither do the defaults of --max-unpacked and --redact."""
     without = {"memory_limit", "threads", "mode"}
     without |= {name for name in ("max_unpacked", "redact") if not getattr(options, name)}
     chosen = {name: getattr(options, name) for name in options.__slots__ if name not in without}
-    text = json.dumps({"version": version("postrun"), **chosen}, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+    return hashlib.sha256(json.dumps(chosen, sort_keys=True).encode()).hexdigest()[:12]

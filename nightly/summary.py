@@ -6,7 +6,7 @@ import os
 import shlex
 import stat
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -17,6 +17,7 @@ from ..analysis.rules.engine.catalogue import PROFILER_REPORT
 from ..ingest.object_store.folder import LINK
 from ..ingest.object_store.objects import Objects
 from ..ingest.object_store.urls import is_url
+from ..version import REPORT, __version__
 from . import places
 from .model import Row
 from .night import Night
@@ -117,6 +118,8 @@ def notes(result: Result) -> Iterator[str]:
             yield f"{_count(count, 'run')} left for another time: {reason}"
     if running := sum(one.why == "running" for one in night.decisions):
         yield f"{_count(running, 'run')} left until nothing more is written to them (no end marker; --settle says for how long)"
+    if earlier := sum(row.report_version != REPORT for row in result.rows.values() if row.state == "reported"):
+        yield f"{_count(earlier, 'report')} of an earlier version of postrun; --redo makes them again"
     if night.gone:
         yield f"{_count(len(night.gone), 'run')} in the index no longer at the source; the reports are kept"
     yield from left_out(result.left_out)
@@ -170,9 +173,11 @@ def regression_line(finding: Finding) -> str:
     return f"regression of {finding.family} in {finding.id}: {finding.text}"
 
 
-def summary(result: Result, out: Objects, regressions: Sequence[Finding]) -> dict[str, Any]:
+def summary(result: Result, out: Objects, regressions: Sequence[Finding], tickets: Sequence[Mapping[str, str]]) -> dict[str, Any]:
+    """Return what --json prints. ``tickets``: what --attach did, or could not do."""
     night = result.night
     return {
+        "version": __version__,
         "index": {name.rpartition(".")[2]: out.place(name) for name in places.INDEX_FILES},
         "found": len(night.decisions),
         "unchanged": sum(one.why == "unchanged" for one in night.decisions),
@@ -182,10 +187,12 @@ def summary(result: Result, out: Objects, regressions: Sequence[Finding]) -> dic
         "open": [{"id": row.id, "state": row.state, "reason": row.reason} for row in night.open if row.state in ("running", "waiting")],
         "gone": list(night.gone),
         "regressions": [{"id": one.id, "family": one.family, "text": one.text} for one in regressions],
+        "tickets": list(tickets),
         "stopped": night.stopped,
         "left_out": list(result.left_out),
         "conditional_writes": result.creates_once,
         "seconds": round(night.seconds, 3),
+        "seconds_of": {row.id: round(row.seconds, 3) for row in night.rows if row.seconds is not None},
         "runs": len(result.rows),
     }
 

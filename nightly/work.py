@@ -30,6 +30,7 @@ from ..ingest.object_store.open import open_objects
 from ..ingest.object_store.urls import is_url
 from ..ingest.store.files import check_finished
 from ..report_templates.output.render import PLACES
+from ..version import REPORT, __version__
 from . import hard_limit, places, reasons
 from .discover import fingerprint
 from .model import FoundRun, Row, Task
@@ -85,6 +86,7 @@ def _reported(task: Task, prepare: Prepare) -> Row:
     row = Row(
         id=task.run.id, state="failed", kind=task.run.kind, fingerprint=task.run.fingerprint,
         options=places.options_digest(task.options), bytes=task.run.bytes, files=len(task.run.objects), attempts=task.attempt,
+        report_version=REPORT, postrun=__version__,
     )  # fmt: skip
     try:
         with _collecting_rarely(), workplace() as work:

@@ -21,8 +21,9 @@ from postrun.ingest.object_store.open import open_objects
 from postrun.nightly import night as nights
 from postrun.nightly import places
 from postrun.nightly.claims import Claims
-from postrun.nightly.model import ReportOptions, Row, Task
+from postrun.nightly.model import FoundRun, ReportOptions, Row, Task
 from postrun.nightly.night import Night, Wanted
+from postrun.version import REPORT, __version__
 
 DAY = 24 * 3600 * 10**9
 
@@ -67,6 +68,7 @@ class Work:
             row = Row(
                 task.run.id, "reported", task.run.kind, task.run.fingerprint, places.options_digest(task.options), task.run.bytes,
                 len(task.run.objects), attempts=task.attempt, folder=folder, written=("report.html",), reported_at_ns=task.generated_at_ns,
+                report_version=REPORT, postrun=__version__,
             )  # fmt: skip
             if isinstance(problem, str):
                 return replace(row, state="failed", reason=problem, of_machine=True)
@@ -341,6 +343,29 @@ def test_shards_divide_the_runs(source: Path, out: Objects) -> None:
         int.from_bytes(bytes.fromhex(digest), "big") % 7
         for digest in ("ca978112ca1bbdca", "b9e2beb9a0cdd309", "86ac4d6762519c9d", "cdb4ee2aea69cc6a")
     ]
+
+
+def test_another_version_redoes_reports_only_if_asked(source: Path, out: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An upgrade makes no run due, except those that failed before."""
+    go(source, out)
+    failed = replace(known(out)["run2"], state="failed", reason="the file is cut", folder=None)
+    out.write(places.done("run2"), nights.marker(failed))
+    monkeypatch.setattr(nights, "__version__", "0.2.0")
+    night = nights.plan(open_objects(source), out, wanted(source, out, redo=True), known(out))
+    assert {run for run, why in whys(night).items() if why != "unchanged"} == {"run2"}
+    monkeypatch.setattr(nights, "REPORT", nights.REPORT + 1)
+    night = nights.plan(open_objects(source), out, wanted(source, out), known(out))
+    assert {run: why for run, why in whys(night).items() if why != "unchanged"} == {"run2": "failed before"}
+    night = nights.plan(open_objects(source), out, wanted(source, out, redo=True), known(out))
+    assert {why for run, why in whys(night).items() if run != "run2"} == {"earlier version"}
+
+
+def test_reports_of_another_version_have_a_folder_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    run, options = FoundRun("a", "traces", (), True, "f" * 32), ReportOptions()
+    before = places.report_folder(run, options)
+    monkeypatch.setattr(places, "REPORT", places.REPORT + 1)
+    assert places.report_folder(run, options) != before
+    assert places.VERSION_FOLDER.fullmatch(before.removeprefix("runs/a/") + "/")
 
 
 def test_since_and_until_are_of_the_newest_object(source: Path, out: Objects) -> None:
