@@ -20,6 +20,7 @@ from ..nightly import options as words
 from .parts import CONFIG, FILE_SETTINGS, VERBOSITY, Listed, Number, bad_parameter, option, parsed, print_json, progress_line, with_options
 from .report_options import (
     CHOICE_OF_RULES,
+    CUSTOM_RULES,
     FORMAT,
     GENERATED_AT,
     LOOK,
@@ -34,6 +35,7 @@ from .report_options import (
     checked_settings,
     chosen_look,
     fail_on_words,
+    loaded_rules,
 )
 
 if TYPE_CHECKING:
@@ -53,7 +55,7 @@ _LEAST_MEMORY: Final = 16_000_000
 _FAR: Final = 256  # runs that a cluster has at a time
 _NAMED: Final = 5  # Files that a message names
 _REPORT_OPTIONS: Final = (
-    "formats", "top", "paper", "timeline_events", "rules", "preset", "memory_limit", "max_unpacked", "redact"
+    "formats", "top", "paper", "timeline_events", "rules", "preset", "memory_limit", "max_unpacked", "redact", "rule_timeout"
 )  # fmt: skip
 KNOWN: Final = (
     "folders of the hosted profiler, PyTorch profiler traces (.json, .json.gz, .json.zst), exports of Nsight Systems (.sqlite),"
@@ -156,6 +158,7 @@ NIGHT_OPTIONS = [
     NIGHT_OPTIONS,
     [FORMAT],
     CHOICE_OF_RULES,
+    CUSTOM_RULES,
     [TOP, PAPER, *LOOK, TIMELINE_EVENTS, PEAK, REDACT, MODE, GENERATED_AT, CONFIG, MEMORY_LIMIT, MAX_UNPACKED],
     VERBOSITY,
 )
@@ -269,18 +272,23 @@ def _wanted(source: str, options: dict[str, Any]) -> tuple[Wanted, tuple[str, ..
 def _report_options(options: dict[str, Any]) -> tuple[ReportOptions, tuple[str, ...]]:
     from ..analysis.rules.engine import choose as rule_options
     from ..analysis.rules.engine import selection as rules
-    from ..nightly.model import ReportOptions
+    from ..nightly.model import CustomRule, ReportOptions
     from ..nightly.summary import REGRESSION
 
-    values = checked_settings(options["settings"])
+    texts = options["custom_rules"]
+    custom = loaded_rules(texts, options["rule_timeout"], click.get_current_context().params["quiet"])
+    values = checked_settings(options["settings"], custom)
     of_file = click.get_current_context().meta.get(FILE_SETTINGS, {})
     of_rules = [word for word in options["fail_on"] if word.lower() != REGRESSION]
     try:
-        selection, fail_on = rule_options.chosen(options["rules"], options["preset"], settings=values, of_file=of_file, fail_on=of_rules)
+        selection, fail_on = rule_options.chosen(
+            options["rules"], options["preset"], settings=values, of_file=of_file, custom_rules=custom, fail_on=of_rules
+        )
     except UsageError as error:
         raise UsageError(f"{error}, {REGRESSION}" if str(error).startswith("--fail-on") else str(error)) from error
     running = {one.rule.name for one in selection.rules}
-    settings = {key: str(value) for key, value in {**of_file, **values}.items() if rules.setting(key)[0].name in running}
+    brought = {f"{one.name}_{parameter.name}" for one in custom for parameter in type(one).all_parameters()}
+    settings = {key: str(value) for key, value in {**of_file, **values}.items() if key in brought or rules.setting(key)[0].name in running}
     look = chosen_look(options)
     report = ReportOptions(
         settings=tuple(sorted(settings.items())),
@@ -291,6 +299,8 @@ def _report_options(options: dict[str, Any]) -> tuple[ReportOptions, tuple[str, 
         dashboard=look.dashboard,
         mode=modes.current(),
         peaks=tuple(sorted(options["peaks"].items())),
+        custom_rules=tuple(CustomRule(one.kind, tuple(one.values.items()), Path(one.source).read_bytes()) for one in texts),
+        custom_files=tuple(str(Path(one.source).absolute()) for one in texts),
         **{name: options[name] for name in _REPORT_OPTIONS},
     )
     return report, fail_on + (REGRESSION,) * (len(of_rules) < len(options["fail_on"]))

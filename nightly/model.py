@@ -47,6 +47,15 @@ class FoundRun:
 
 
 @dataclass(frozen=True, slots=True)
+class CustomRule:
+    """A rule of --custom-rule: its class, values, and the content of its file, for workers on other machines."""
+
+    kind: str
+    values: tuple[tuple[str, str], ...]
+    code: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class ReportOptions:
     """Options of `postrun report` for each run. They can be pickled, and a report is outdated if they change."""
 
@@ -70,6 +79,10 @@ class ReportOptions:
     mode: int = 0o600
     """Permissions of the files."""
     peaks: tuple[tuple[str, float], ...] = ()
+    custom_rules: tuple[CustomRule, ...] = ()
+    custom_files: tuple[str, ...] = ()
+    """The files of ``custom_rules``, which are used where they exist with this content: they may import others next to them."""
+    rule_timeout: float = 300.0
 
     @property
     def look(self) -> Look:

@@ -77,8 +77,9 @@ def is_own(row: Row) -> bool:
 def options_digest(options: ReportOptions) -> str:
     """Return 12 hex digits that change if the options outdate a report.
 
-    The version of postrun, memory, threads and permissions do not, and neither do the defaults of --max-unpacked and --redact."""
-    without = {"memory_limit", "threads", "mode"}
-    without |= {name for name in ("max_unpacked", "redact") if not getattr(options, name)}
+    The version of postrun, memory, threads, time limits and permissions do not; neither do the defaults of --max-unpacked and
+    --redact."""
+    without = {"memory_limit", "threads", "mode", "custom_files", "rule_timeout"}
+    without |= {name for name in ("max_unpacked", "redact", "custom_rules") if not getattr(options, name)}
     chosen = {name: getattr(options, name) for name in options.__slots__ if name not in without}
-    return hashlib.sha256(json.dumps(chosen, sort_keys=True).encode()).hexdigest()[:12]
+    return hashlib.sha256(json.dumps(chosen, sort_keys=True, default=repr).encode()).hexdigest()[:12]

@@ -164,7 +164,7 @@ def _make_report(task: Task, work: Path, prepare: Prepare) -> tuple[Report, str 
     )
     try:
         result = api.make_report(
-            _opened_run(task, work, prepare), output, selection=_selection(task),
+            _opened_run(task, work, prepare), output, selection=_selection(task, work),
             options=Options(top=options.top, generated_at_ns=task.generated_at_ns, peaks=dict(options.peaks)),
             printer=_printer_here() if task.attempt == 1 and "pdf" in options.formats else None,
         )  # fmt: skip
@@ -197,17 +197,34 @@ def _printer_here() -> Printer | PrinterHere:
     return PrinterHere()
 
 
-def _selection(task: Task) -> Selection:
+def _selection(task: Task, work: Path) -> Selection:
     from ..analysis.rules.engine import choose as rule_options
 
     options = task.options
+    texts = [
+        rule_options.RuleText(str(_rule_file(rule.code, Path(file), work / f"rule-{number}")), rule.kind, dict(rule.values))
+        for number, (rule, file) in enumerate(zip(options.custom_rules, options.custom_files, strict=True))
+    ]
+    custom = rule_options.custom_rules(texts, options.rule_timeout)
     selection, _ = rule_options.chosen(
         rule_options.names(options.rules),
         "service" if options.preset == "service" else "documented",
-        settings=rule_options.settings(options.settings),
+        settings=rule_options.settings(options.settings, custom),
         of_file={},
+        custom_rules=custom,
     )
     return selection
+
+
+def _rule_file(code: bytes, file: Path, folder: Path) -> Path:
+    """Return the file of a custom rule, or a copy if this machine has no such file."""
+    with contextlib.suppress(OSError):
+        if file.read_bytes() == code:
+            return file
+    folder.mkdir()
+    copy = folder / file.name
+    copy.write_bytes(code)
+    return copy
 
 
 # -- the run's files -------------------------------------------------------------------------------------------------------

@@ -237,6 +237,49 @@ def test_tickets_of_the_runs_of_this_night(source: Path, tmp_path: Path, monkeyp
     assert (wrong.exit_code, "rules.toml" in wrong.stderr) == (2, True)
 
 
+RULE = """
+import postrun
+from limits import LIMIT
+
+
+class Found(postrun.Rule):
+    name = "Found"
+    parameters = (postrun.Parameter("limit", "", 1, 1, "positive", "a number"),)
+    condition = "always"
+    advice = "None."
+
+    def evaluate(self, run, parameters):
+        return postrun.Outcome("IssuesFound", triggered=1, datapoints=1, finding=f"{LIMIT} {parameters['limit']}", recommendation="None.")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["none", "processes"])
+def test_custom_rules_of_the_configuration_file_run(source: Path, tmp_path: Path, engine: str) -> None:
+    """The rule imports a file next to it; another content makes runs due."""
+    (tmp_path / "limits.py").write_text("LIMIT = 'beyond'\n")
+    (tmp_path / "own.py").write_text(RULE)
+    (tmp_path / "postrun.toml").write_text(f'custom_rule = ["{tmp_path}/own.py:Found?limit=7"]\n')
+    arguments = (source, "--out", tmp_path / "out", *ONE_RULE, "--engine", engine, "--config", tmp_path / "postrun.toml")
+    night = nightly(*arguments, "--fail-on", "Found")
+    assert (night.exit_code, "(Found)" in night.stderr) == (3, True), night.stderr
+    report = json.loads((tmp_path / "out" / "runs" / "a" / "latest" / "report.json").read_text())
+    assert [rule["finding"] for rule in report["rules"] if rule["rule"] == "Found"] == ["beyond 7"]
+    assert told(*arguments)["unchanged"] == 3
+    (tmp_path / "own.py").write_text(RULE + "\n# another version\n")
+    assert told(*arguments, "--dry-run")["runs"][0]["why"] == "other options"
+
+
+def test_a_machine_without_the_file_of_a_rule_gets_its_content(tmp_path: Path) -> None:
+    from postrun.nightly.work import _rule_file
+
+    file = tmp_path / "own.py"
+    assert _rule_file(b"A = 1", file, tmp_path / "first").read_bytes() == b"A = 1"
+    file.write_bytes(b"A = 1")
+    assert _rule_file(b"A = 1", file, tmp_path / "second") == file
+    assert _rule_file(b"A = 2", file, tmp_path / "third").read_bytes() == b"A = 2"
+
+
 # ------------------------------------------------------------------------------ processes of their own
 
 
