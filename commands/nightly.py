@@ -17,7 +17,7 @@ from .. import modes, option_values
 from ..errors import InputError, UsageError
 from ..messages import echo, echo_line
 from ..nightly import options as words
-from .parts import CONFIG, FILE_SETTINGS, VERBOSITY, Listed, Number, bad_parameter, option, parsed, print_json, progress_line, with_options
+from .parts import CONFIG, FILE_SETTINGS, VERBOSITY, Listed, Number, option, parsed, print_json, progress_line, with_options
 from .report_options import (
     CHOICE_OF_RULES,
     CUSTOM_RULES,
@@ -36,6 +36,7 @@ from .report_options import (
     chosen_look,
     fail_on_words,
     loaded_rules,
+    size_of,
 )
 
 if TYPE_CHECKING:
@@ -66,11 +67,8 @@ KNOWN: Final = (
 _moment = parsed(lambda text: words.moment(text, time.time_ns()))
 
 
-def _size(_ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
-    from ..ingest.store.limits import size_in_bytes
-
-    with bad_parameter():
-        size = None if value is None else size_in_bytes(value)
+def _size(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    size = size_of(ctx, param, value)
     if param.name == "memory" and size is not None and size < _LEAST_MEMORY:
         raise click.BadParameter(f"no report is made in {value}; give several hundred MB, or leave it out")
     return size
@@ -99,6 +97,10 @@ def _base_url(value: str) -> str:
 _validity = parsed(words.validity)
 
 
+FAMILY = option(
+    "--family", "families", multiple=True, type=Listed(r"[\n;]+"), callback=parsed(_families, absent=()), metavar="REGEX",
+    help="Group runs in trends by the groups of this regular expression on their name or path; may be repeated.",
+)  # fmt: skip
 NIGHT_OPTIONS = [
     option("--out", "-o", required=True, metavar="PLACE",
             help="Folder or URL that the reports and the index are written to; may lie below SOURCE."),
@@ -120,8 +122,7 @@ NIGHT_OPTIONS = [
             help="Fail a run whose process needs more memory (default: its share of this machine's)."),
     option("--split-above", callback=_size, default="4GB", show_default=True, metavar="SIZE",
             help="Read the files of a larger run in several tasks, and combine their results."),
-    option("--family", "families", multiple=True, type=Listed(r"[\n;]+"), callback=parsed(_families, absent=()), metavar="REGEX",
-            help="Group runs in trends by the groups of this regular expression on their name or path; may be repeated."),
+    FAMILY,
     option("--regression-threshold", type=click.FloatRange(0, 10_000), default=10.0, show_default=True, metavar="PERCENT",
             help="Increase of the step time, in percent of the baseline median, that is a regression."),
     option("--regression-deviations", type=click.FloatRange(0, 1000), default=3.0, show_default=True, metavar="NUMBER",
@@ -233,12 +234,15 @@ def _attach(
     """Open or update every ticket; return the outcome of each, or its error."""
     from ..errors import PostrunError
     from ..nightly import notify
+    from ..nightly.night import record_ticket
 
     sent = []
     for action in notify.actions(rules, rows, regressed, patterns):
         try:
-            line = notify.send(action, addresses.out.read, link=None if action.row is None else addresses.of_ticket(action.row))
+            line, ticket = notify.send(action, addresses.out.read, link=None if action.row is None else addresses.of_ticket(action.row))
             sent.append({"rule": action.rule, "to": action.target.text, "run": action.message.run, "outcome": line})
+            if action.row is not None:
+                record_ticket(addresses.out, action.row, ticket)
             if not quiet:
                 echo_line(f"ticket: {line}", err=True)
         except (PostrunError, OSError) as error:

@@ -238,6 +238,14 @@ def checked_settings(settings: Sequence[Sequence[tuple[str, str]]], custom: Sequ
         return values | rule_options.settings(above, custom)
 
 
+def size_of(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int | None:
+    """Parse a size as an option's callback: "4GB" -> bytes."""
+    from ..ingest.store.limits import size_in_bytes
+
+    with bad_parameter():
+        return None if value is None else size_in_bytes(value)
+
+
 def loaded_rules(texts: Sequence[RuleText], limit_s: float, quiet: bool) -> tuple[Guarded, ...]:
     """Load the rules of --custom-rule; print which cannot be run."""
     from ..analysis.rules.engine import choose as rule_options

@@ -159,6 +159,7 @@ class Row:
     gpu_memory_percent: float | None = None  # highest sampled
     verdicts: dict[str, str] = field(default_factory=dict)  # rule -> IssuesFound, NoIssuesFound, NotEvaluated, Error
     warnings: tuple[str, ...] = ()
+    tickets: tuple[str, ...] = ()  # that link to the report
 
     @property
     def at_ns(self) -> int:
@@ -175,7 +176,7 @@ class Row:
 def row_of(data: dict[str, Any]) -> Row:
     """Return the row that ``to_json`` encoded. Raise ValueError for other data."""
     known = {name: value for name, value in data.items() if name in Row.__slots__}
-    for name in ("written", "warnings"):
+    for name in ("written", "warnings", "tickets"):
         if name in known:
             known[name] = tuple(known[name])
     try:

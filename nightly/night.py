@@ -166,7 +166,7 @@ def decide(run: FoundRun, row: Row | None, digest: str, wanted: Wanted) -> Decis
         why = "again"
     elif row.state == "failed" and (wanted.retry_failed or row.postrun != __version__):
         why = "failed before"
-    elif wanted.redo and row.report_version != REPORT:
+    elif wanted.redo and row.folder is not None and row.report_version != REPORT:
         why = "earlier version"
     else:
         why = "unchanged"
@@ -433,3 +433,10 @@ def read_marker(out: Objects, path: str) -> Row | None:
         raise
     except (ValueError, TypeError, AttributeError, RecursionError):
         return None
+
+
+def record_ticket(out: Objects, row: Row, ticket: str) -> None:
+    """Add a ticket that links to a run's report to the done-marker of the run."""
+    known = read_row(out, row.id)
+    if known is not None and (known.fingerprint, known.folder) == (row.fingerprint, row.folder) and ticket not in known.tickets:
+        out.write(places.done(row.id), marker(replace(known, tickets=(*known.tickets, ticket))), content_type="application/json")

@@ -283,19 +283,22 @@ def send(
     settings: ticket_settings.Settings | None = None,
     options: Options | None = None,
     link: str | None = None,
-) -> str:
-    """Send an action; return the outcome. ``read_file``: reads below the output."""
+) -> tuple[str, str]:
+    """Send an action; return the outcome and the ticket.
+
+    ``read_file``: reads below the output."""
     known = settings or ticket_settings.load()
     options = options or Options(ca_bundle=known.environment.get(ticket_settings.CA_BUNDLE) or None)
     message = replace(_full(action, read_file), link=link)
     files = [_file(action, kind, read_file) for kind in action.files]
-    opened, delivered = "", delivery(action.target, known, options)
+    opened, number, delivered = "", "", delivery(action.target, known, options)
     if isinstance(delivered, Tracker) and action.target.ticket is None:
         number, new = _ticket(delivered, action)
         delivered.target = replace(action.target, ticket=number)
         opened = f"opened {number}, " if new else f"{number}: "
     outcome = delivered.deliver(message, files)
-    return "; ".join(filter(None, (f"{action.rule}: {action.target.text}: {opened}{outcome.did}", *outcome.notes, outcome.problem)))
+    line = "; ".join(filter(None, (f"{action.rule}: {action.target.text}: {opened}{outcome.did}", *outcome.notes, outcome.problem)))
+    return line, f"{action.target.text} {number}".strip()
 
 
 def _full(action: Action, read_file: Callable[[str], bytes]) -> Message:

@@ -69,7 +69,7 @@ def is_own(row: Row) -> bool:
         above, _, version = row.folder.rpartition("/")
         if above != run_folder(row.id) or not _REPORT_FOLDER.fullmatch(version):
             return False
-    if any(len(names) > _MOST_NAMES for names in (row.written, row.warnings, row.labels, row.verdicts)):
+    if any(len(names) > _MOST_NAMES for names in (row.written, row.warnings, row.tickets, row.labels, row.verdicts)):
         return False
     return not any(map(_problem, row.written)) and all(len(rule) <= _NAME for rule in row.verdicts)
 

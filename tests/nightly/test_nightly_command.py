@@ -210,12 +210,12 @@ def test_tickets_of_the_runs_of_this_night(source: Path, tmp_path: Path, monkeyp
 
     sent = []
 
-    def send(action: Any, read_file: Any, *, link: str | None = None) -> str:
+    def send(action: Any, read_file: Any, *, link: str | None = None) -> tuple[str, str]:
         assert json.loads(read_file(f"{action.row.folder}/report.json"))["rules"]
         sent.append((action.rule, action.message.key.split("/")[1], link))
         if len(sent) == 1:
             raise InputError("the ticket system does not answer")
-        return "commented on 7"
+        return "commented on 7", "github:owner/repo#7"
 
     monkeypatch.setattr(notify, "send", send)
     monkeypatch.setenv("POSTRUN_GITHUB_TOKEN", "no-token")
@@ -228,6 +228,8 @@ def test_tickets_of_the_runs_of_this_night(source: Path, tmp_path: Path, monkeyp
     assert all(Path(str(link)).name == "report.json" and Path(str(link)).is_file() for _, _, link in sent)
     assert "--attach: any: github:owner/repo#7: the ticket system does not answer" in first.stderr
     assert first.stderr.count("ticket: commented on 7") == 2
+    recorded = [json.loads((out / "runs" / run / "done.json").read_text())["tickets"] for run in "abc"]
+    assert sorted(recorded) == [[], ["github:owner/repo#7"], ["github:owner/repo#7"]]
     assert nightly(*arguments, *ALL_RULES).exit_code == 0
     assert len(sent) == 3
     assert nightly(*arguments, "--index-only").exit_code == 0

@@ -199,8 +199,9 @@ def test_a_ticket_is_opened_once_and_each_night_comments_on_it(server: tuple[Any
     rules = rules_from(to=to, verdicts="any", run="gpt-1", title="{family}: {reason} " + "x" * 400)
     for fingerprint in ("a" * 32, "a" * 32, "b" * 32):
         for action in notify.actions(rules, [replace(ROWS[0], fingerprint=fingerprint)], ()):
-            message = notify.send(action, read_file, settings=settings, options=OPTIONS, link="https://reports.example.org/r")
+            message, ticket = notify.send(action, read_file, settings=settings, options=OPTIONS, link="https://reports.example.org/r")
             assert message.startswith(f"slow: {to}: ")
+            assert re.fullmatch(rf"{to} (PROJ-)?\d+", ticket)
     assert len(fake.issues) == before + 1
     assert len(fake.written) == 2
     body = next(iter(fake.written.values()))["body"]
