@@ -13,7 +13,9 @@ import click
 
 
 class LazyGroup(click.Group):
-    """``lazy``: name -> short help. The command ``name`` is the object ``name`` of the module ``name`` in this folder."""
+    """``lazy``: name -> short help. The command ``name`` is the object ``name`` of the module ``name`` in this folder.
+
+    A name may have two words ("nightly prune": the object and module nightly_prune)."""
 
     def __init__(self, *args: Any, lazy: Mapping[str, str], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -24,10 +26,13 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in self.lazy and cmd_name not in self.commands:
-            self.commands[cmd_name] = getattr(import_module(f".{cmd_name}", __package__), cmd_name)
+            name = cmd_name.replace(" ", "_")
+            self.commands[cmd_name] = getattr(import_module(f".{name}", __package__), name)
         return self.commands.get(cmd_name)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        if (two := " ".join(args[:2])) in self.lazy and len(args) > 1:
+            return two, self.get_command(ctx, two), args[2:]
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:

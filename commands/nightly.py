@@ -17,9 +17,10 @@ from .. import modes, option_values
 from ..errors import InputError, UsageError
 from ..messages import echo, echo_line
 from ..nightly import options as words
-from .parts import CONFIG, FILE_SETTINGS, VERBOSITY, Listed, Number, bad_parameter, option, parsed, print_json, progress_line, with_options
+from .parts import CONFIG, FILE_SETTINGS, VERBOSITY, Listed, Number, option, parsed, print_json, progress_line, with_options
 from .report_options import (
     CHOICE_OF_RULES,
+    CUSTOM_RULES,
     FORMAT,
     GENERATED_AT,
     LOOK,
@@ -34,13 +35,15 @@ from .report_options import (
     checked_settings,
     chosen_look,
     fail_on_words,
+    loaded_rules,
+    size_of,
 )
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
     from contextlib import AbstractContextManager
 
-    from ..ingest.object_store.objects import Objects
+    from ..nightly.addresses import Addresses
     from ..nightly.history import Finding
     from ..nightly.model import ReportOptions, Row
     from ..nightly.night import Night, Wanted
@@ -53,7 +56,7 @@ _LEAST_MEMORY: Final = 16_000_000
 _FAR: Final = 256  # runs that a cluster has at a time
 _NAMED: Final = 5  # Files that a message names
 _REPORT_OPTIONS: Final = (
-    "formats", "top", "paper", "timeline_events", "rules", "preset", "memory_limit", "max_unpacked", "redact"
+    "formats", "top", "paper", "timeline_events", "rules", "preset", "memory_limit", "max_unpacked", "redact", "rule_timeout"
 )  # fmt: skip
 KNOWN: Final = (
     "folders of the hosted profiler, PyTorch profiler traces (.json, .json.gz, .json.zst), exports of Nsight Systems (.sqlite),"
@@ -64,11 +67,8 @@ KNOWN: Final = (
 _moment = parsed(lambda text: words.moment(text, time.time_ns()))
 
 
-def _size(_ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
-    from ..ingest.store.limits import size_in_bytes
-
-    with bad_parameter():
-        size = None if value is None else size_in_bytes(value)
+def _size(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    size = size_of(ctx, param, value)
     if param.name == "memory" and size is not None and size < _LEAST_MEMORY:
         raise click.BadParameter(f"no report is made in {value}; give several hundred MB, or leave it out")
     return size
@@ -88,6 +88,19 @@ def _engine(value: str) -> str:
     return value
 
 
+def _base_url(value: str) -> str:
+    from ..nightly.addresses import template
+
+    return template(value)
+
+
+_validity = parsed(words.validity)
+
+
+FAMILY = option(
+    "--family", "families", multiple=True, type=Listed(r"[\n;]+"), callback=parsed(_families, absent=()), metavar="REGEX",
+    help="Group runs in trends by the groups of this regular expression on their name or path; may be repeated.",
+)  # fmt: skip
 NIGHT_OPTIONS = [
     option("--out", "-o", required=True, metavar="PLACE",
             help="Folder or URL that the reports and the index are written to; may lie below SOURCE."),
@@ -109,8 +122,7 @@ NIGHT_OPTIONS = [
             help="Fail a run whose process needs more memory (default: its share of this machine's)."),
     option("--split-above", callback=_size, default="4GB", show_default=True, metavar="SIZE",
             help="Read the files of a larger run in several tasks, and combine their results."),
-    option("--family", "families", multiple=True, type=Listed(r"[\n;]+"), callback=parsed(_families, absent=()), metavar="REGEX",
-            help="Group runs in trends by the groups of this regular expression on their name or path; may be repeated."),
+    FAMILY,
     option("--regression-threshold", type=click.FloatRange(0, 10_000), default=10.0, show_default=True, metavar="PERCENT",
             help="Increase of the step time, in percent of the baseline median, that is a regression."),
     option("--regression-deviations", type=click.FloatRange(0, 1000), default=3.0, show_default=True, metavar="NUMBER",
@@ -127,9 +139,16 @@ NIGHT_OPTIONS = [
     option("--run-stores", is_flag=True,
             help="Also report run stores (.duckdb) below SOURCE; by default they are left out, and a note lists them."),
     option("--force", is_flag=True, help="Report all runs again."),
+    option("--redo", is_flag=True,
+            help="Also make reports again that an earlier version of postrun made with another analysis or layout."),
     option("--retry-failed", is_flag=True, help="Also retry runs that failed in an earlier night and have not changed."),
     option("--attach", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="RULES.toml",
             help="Open or update tickets by the rules of this file."),
+    option("--base-url", callback=parsed(_base_url), metavar="TEMPLATE",
+            help="Address of --out on a web server, for links in tickets and in the index: https://reports.example.org/{path}."),
+    option("--presign", callback=_validity, metavar="TIME",
+            help="Link tickets to the object store with a signature valid for this long, such as 7d. Whoever has the link can read the"
+            " report."),
     option("--json", "as_json", is_flag=True, help="Print a summary as JSON on standard output."),
 ]  # fmt: skip
 
@@ -140,6 +159,7 @@ NIGHT_OPTIONS = [
     NIGHT_OPTIONS,
     [FORMAT],
     CHOICE_OF_RULES,
+    CUSTOM_RULES,
     [TOP, PAPER, *LOOK, TIMELINE_EVENTS, PEAK, REDACT, MODE, GENERATED_AT, CONFIG, MEMORY_LIMIT, MAX_UNPACKED],
     VERBOSITY,
 )
@@ -152,14 +172,19 @@ def nightly(source: str, quiet: bool, verbose: bool, as_json: bool, **options: A
     and nights at the same time share the work.
     """
     from ..ingest.object_store.open import open_objects
+    from ..nightly import places
     from ..nightly import run_night as course
     from ..nightly import summary as texts
+    from ..nightly.addresses import Addresses
 
     if options["dry_run"] and options["index_only"]:
         raise click.UsageError("--dry-run and --index-only exclude each other; --index-only reports nothing anyway")
     wanted, fail_on = _wanted(source, options)
     parts = _parts(options, wanted.options.look)
     out = open_objects(wanted.out, side="out")
+    addresses = Addresses(out, options["base_url"], options["presign"])
+    if addresses.presigned_s is not None:
+        out.signed(places.INDEX_FILES[0], addresses.presigned_s)  # fails before the work, not after it
     if options["dry_run"]:
         night, _ = course.look(wanted, parts)
         _check_found(source, False, night)
@@ -178,41 +203,51 @@ def nightly(source: str, quiet: bool, verbose: bool, as_json: bool, **options: A
     else:
         with progress_line(quiet, verbose) as progress:
             progress("looking for runs", None)
-            result = course.full_night(
-                wanted, parts, partial(_report_progress, progress, quiet or as_json), partial(_check_found, source, verbose)
-            )
+            result = course.full_night(wanted, parts, partial(_report_progress, progress, quiet), partial(_check_found, source, verbose))
             progress("", None)
         rows = result.night.rows
     regressed = course.regressions(result, rows)
-    _print(texts.lines(result, out), texts.summary(result, out, regressed), as_json, quiet)
+    sent = [] if rules is None else _attach(rules, addresses, rows, regressed, options["families"], quiet)
+    _print(texts.lines(result, out), texts.summary(result, out, regressed, sent), as_json, quiet)
     for line in (
         () if quiet else (*map(texts.regression_line, regressed), *texts.notes(result), *texts.closed(wanted.out, wanted.options.mode))
     ):
         echo_line(f"note: {line}", err=True)
-    sent = rules is None or _attach(rules, out, rows, regressed, quiet)
     if matched := texts.matched(rows, [texts.regression_line(one) for one in regressed], fail_on):
         echo(f"postrun: --fail-on: {matched}", err=True)
         sys.exit(3)
-    if not sent:
+    unsent = any("error" in one for one in sent)
+    if unsent:
         echo("postrun: what could not be sent is sent, once, by another call with --index-only", err=True)
-    if not sent or result.night.stopped is not None:
+    if unsent or result.night.stopped is not None:
         sys.exit(1)
 
 
-def _attach(rules: Sequence[Rule], out: Objects, rows: Sequence[Row], regressed: Sequence[Finding], quiet: bool) -> bool:
-    """Open or update every ticket; return whether all of that succeeded."""
+def _attach(
+    rules: Sequence[Rule],
+    addresses: Addresses,
+    rows: Sequence[Row],
+    regressed: Sequence[Finding],
+    patterns: Sequence[re.Pattern[str]],
+    quiet: bool,
+) -> list[dict[str, str]]:
+    """Open or update every ticket; return the outcome of each, or its error."""
     from ..errors import PostrunError
     from ..nightly import notify
+    from ..nightly.night import record_ticket
 
-    sent = True
-    for action in notify.actions(rules, rows, regressed):
+    sent = []
+    for action in notify.actions(rules, rows, regressed, patterns):
         try:
-            line = notify.send(action, out.read, link=None if action.folder is None else out.place(action.folder))
+            line, ticket = notify.send(action, addresses.out.read, link=None if action.row is None else addresses.of_ticket(action.row))
+            sent.append({"rule": action.rule, "to": action.target.text, "run": action.message.run, "outcome": line})
+            if action.row is not None:
+                record_ticket(addresses.out, action.row, ticket)
             if not quiet:
                 echo_line(f"ticket: {line}", err=True)
         except (PostrunError, OSError) as error:
             echo(f"postrun: --attach: {action.rule}: {action.target.text}: {error}", err=True)
-            sent = False
+            sent.append({"rule": action.rule, "to": action.target.text, "run": action.message.run, "error": str(error)})
     return sent
 
 
@@ -233,7 +268,7 @@ def _wanted(source: str, options: dict[str, Any]) -> tuple[Wanted, tuple[str, ..
         until_ns=options["until"],
         in_flight=_in_flight(options["engine"], options["workers"]),
         generated_at_ns=option_values.generated_at(options["generated_at"]),
-        **{name: options[name] for name in ("shard", "limit", "max_failures", "force", "retry_failed", "run_stores")},
+        **{name: options[name] for name in ("shard", "limit", "max_failures", "force", "retry_failed", "redo", "run_stores")},
     )
     return wanted, fail_on
 
@@ -241,18 +276,23 @@ def _wanted(source: str, options: dict[str, Any]) -> tuple[Wanted, tuple[str, ..
 def _report_options(options: dict[str, Any]) -> tuple[ReportOptions, tuple[str, ...]]:
     from ..analysis.rules.engine import choose as rule_options
     from ..analysis.rules.engine import selection as rules
-    from ..nightly.model import ReportOptions
+    from ..nightly.model import CustomRule, ReportOptions
     from ..nightly.summary import REGRESSION
 
-    values = checked_settings(options["settings"])
+    texts = options["custom_rules"]
+    custom = loaded_rules(texts, options["rule_timeout"], click.get_current_context().params["quiet"])
+    values = checked_settings(options["settings"], custom)
     of_file = click.get_current_context().meta.get(FILE_SETTINGS, {})
     of_rules = [word for word in options["fail_on"] if word.lower() != REGRESSION]
     try:
-        selection, fail_on = rule_options.chosen(options["rules"], options["preset"], settings=values, of_file=of_file, fail_on=of_rules)
+        selection, fail_on = rule_options.chosen(
+            options["rules"], options["preset"], settings=values, of_file=of_file, custom_rules=custom, fail_on=of_rules
+        )
     except UsageError as error:
         raise UsageError(f"{error}, {REGRESSION}" if str(error).startswith("--fail-on") else str(error)) from error
     running = {one.rule.name for one in selection.rules}
-    settings = {key: str(value) for key, value in {**of_file, **values}.items() if rules.setting(key)[0].name in running}
+    brought = {f"{one.name}_{parameter.name}" for one in custom for parameter in type(one).all_parameters()}
+    settings = {key: str(value) for key, value in {**of_file, **values}.items() if key in brought or rules.setting(key)[0].name in running}
     look = chosen_look(options)
     report = ReportOptions(
         settings=tuple(sorted(settings.items())),
@@ -263,6 +303,8 @@ def _report_options(options: dict[str, Any]) -> tuple[ReportOptions, tuple[str, 
         dashboard=look.dashboard,
         mode=modes.current(),
         peaks=tuple(sorted(options["peaks"].items())),
+        custom_rules=tuple(CustomRule(one.kind, tuple(one.values.items()), Path(one.source).read_bytes()) for one in texts),
+        custom_files=tuple(str(Path(one.source).absolute()) for one in texts),
         **{name: options[name] for name in _REPORT_OPTIONS},
     )
     return report, fail_on + (REGRESSION,) * (len(of_rules) < len(options["fail_on"]))
@@ -293,7 +335,8 @@ def _parts(options: dict[str, Any], look: Look) -> Parts:
     )
     part = any(options[name] is not None for name in ("shard", "since", "until"))
     generated_at_ns = option_values.generated_at(options["generated_at"])
-    book = Book(settings, every_run=not part, generated_at_ns=generated_at_ns, redact=options["redact"], look=look)
+    base_url, redact = options["base_url"], options["redact"]
+    book = Book(settings, every_run=not part, generated_at_ns=generated_at_ns, redact=redact, look=look, base_url=base_url)
     workers, memory = options["workers"], options["memory"]
     if options["engine"] == "none" and not click.get_current_context().params["quiet"]:
         for name in ("timeout", "memory", "workers"):

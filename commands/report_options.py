@@ -177,15 +177,18 @@ LOOK = [
     option("--dashboard", is_flag=True, help="End the PDF with the panels of the hosted dashboard, which the HTML has folded."),
     *BRAND,
 ]  # fmt: skip
+CUSTOM_RULES = [
+    option("--custom-rule", "custom_rules", multiple=True, type=Listed(r"[\n;]+"), callback=_custom_rules,
+            metavar="FILE.py:CLASS[?NAME=VALUE&...]", help="Also run a custom rule; may be repeated."),
+    option("--rule-timeout", type=Number(1, 86_400 * 30), default=300, show_default=True, metavar="SECONDS",
+            help="Time limit for loading and for evaluating each custom rule."),
+]  # fmt: skip
 REPORT_OPTIONS = [
     option("--output", "-o", type=click.Path(file_okay=False, path_type=Path), default=Path("postrun-report"), show_default=True,
             help="Folder to write report.html, report.pdf and report.json to."),
     FORMAT,
     *CHOICE_OF_RULES,
-    option("--custom-rule", "custom_rules", multiple=True, type=Listed(r"[\n;]+"), callback=_custom_rules,
-            metavar="FILE.py:CLASS[?NAME=VALUE&...]", help="Also run a custom rule; may be repeated."),
-    option("--rule-timeout", type=Number(1, 86_400 * 30), default=300, show_default=True, metavar="SECONDS",
-            help="Time limit for loading and for evaluating each custom rule."),
+    *CUSTOM_RULES,
     option("--fail-on", type=click.UNPROCESSED, callback=fail_on_words, metavar="LIST",
             help="Exit with code 3 when a rule found an issue: issues (any rule), error (a rule failed), or names of rules."),
     TOP,
@@ -235,6 +238,26 @@ def checked_settings(settings: Sequence[Sequence[tuple[str, str]]], custom: Sequ
         return values | rule_options.settings(above, custom)
 
 
+def size_of(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int | None:
+    """Parse a size as an option's callback: "4GB" -> bytes."""
+    from ..ingest.store.limits import size_in_bytes
+
+    with bad_parameter():
+        return None if value is None else size_in_bytes(value)
+
+
+def loaded_rules(texts: Sequence[RuleText], limit_s: float, quiet: bool) -> tuple[Guarded, ...]:
+    """Load the rules of --custom-rule; print which cannot be run."""
+    from ..analysis.rules.engine import choose as rule_options
+
+    with bad_parameter(_origin(click.get_current_context(), "custom_rules"), "--custom-rule"):
+        custom = rule_options.custom_rules(texts, limit_s)
+    for rule in custom:
+        if rule.problem is not None and not quiet:
+            echo(f"note: --custom-rule: {rule.name} cannot be run, its verdict is Error: {rule.problem}", err=True)
+    return custom
+
+
 def chosen_rules(options: dict[str, Any], quiet: bool) -> tuple[Selection, tuple[str, ...]]:
     """Return the rules that run and the words of --fail-on. Raise UsageError.
 
@@ -243,11 +266,7 @@ def chosen_rules(options: dict[str, Any], quiet: bool) -> tuple[Selection, tuple
     from ..analysis.rules.engine import choose as rule_options
 
     ctx = click.get_current_context()
-    with bad_parameter(_origin(ctx, "custom_rules"), "--custom-rule"):
-        custom = rule_options.custom_rules(options.pop("custom_rules"), options.pop("rule_timeout"))
-    for rule in custom:
-        if rule.problem is not None and not quiet:
-            echo(f"note: --custom-rule: {rule.name} cannot be run, its verdict is Error: {rule.problem}", err=True)
+    custom = loaded_rules(options.pop("custom_rules"), options.pop("rule_timeout"), quiet)
     return rule_options.chosen(
         options.pop("rules"),
         options.pop("preset"),

@@ -1,8 +1,8 @@
 """Claims on runs and on the index, so that nights at the same time share the work: conditional writes below the output.
 
 A claim names its owner and its end. A night renews its claims while it lives. The claim of a killed night expires, on the same machine at
-once. Correctness never depends on a claim: a run that two nights report results in the same files, and either writes its done-marker last.
-Claims only save duplicate work.
+once; a night that has done all else waits for that, and takes the run over. Correctness never depends on a claim: a run that two nights
+report results in the same files, and either writes its done-marker last. Claims only save duplicate work.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, Final
 
 from ..errors import InputError
@@ -25,6 +26,19 @@ LEASE_S: Final = 300.0  # validity of a claim without renewal; the clocks of the
 _MOST_BYTES: Final = 4096  # of a claim; a longer one was not written by a night
 _HOST: Final = re.compile(r"[\w.:-]{1,255}")
 _POLL_S: Final = 0.5
+_LOOK_S: Final = 5.0  # between two looks at the claims of another night
+
+
+def creates_once(out: Objects) -> bool:
+    """Return whether the store refuses to create an object that exists.
+
+    Some servers ignore the condition and answer that they did. Then nights at the same time do work twice."""
+    path = f"{uuid.uuid4().hex}.probe.json"
+    try:
+        return out.create(path, b"1") and not out.create(path, b"2")
+    finally:
+        with suppress(InputError, OSError):
+            out.delete(path)
 
 
 class Claims:
@@ -100,6 +114,25 @@ class Claims:
             return "an unknown process"
         return f"process {pid} on {host}"
 
+    def freed(self, paths: Iterable[str]) -> Iterator[str]:
+        """Yield those of ``paths`` that become free, for at most one lease.
+
+        A claim that its night renews meanwhile is given up: that night lives and does the work."""
+        first = {path: self._read(path) for path in paths}
+        until = time.monotonic() + self._lease_ns / 1e9
+        while first:
+            for path in list(first):
+                claim = self._read(path)
+                if claim is None or self._free(claim):
+                    del first[path]
+                    yield path
+                elif claim != first[path] or claim.get("host") == socket.gethostname():
+                    del first[path]
+            if first and time.monotonic() > until:
+                return
+            if first:
+                time.sleep(min(_LOOK_S, self._lease_ns / 1e9 / 20))
+
     @contextmanager
     def alone(self, path: str) -> Iterator[None]:
         """Wait for the claim and keep it inside the block.
@@ -132,7 +165,11 @@ class Claims:
                         self._out.replace(path, self._text(), now.etag)
 
     def _text(self) -> bytes:
-        text = {"night": self.night, "host": socket.gethostname(), "pid": os.getpid(), "expires_ns": self._clock() + self._lease_ns}
+        pid = os.getpid()
+        text = {
+            "night": self.night, "host": socket.gethostname(), "pid": pid, "began": _began(pid),
+            "expires_ns": self._clock() + self._lease_ns,
+        }  # fmt: skip
         return json.dumps(text).encode()
 
     def _read(self, path: str) -> dict[str, Any] | None:
@@ -153,11 +190,13 @@ class Claims:
         expires = claim.get("expires_ns")
         if type(expires) is not int or expires <= self._clock() or expires > self._clock() + 4 * self._lease_ns:
             return True
-        return claim.get("host") == socket.gethostname() and _dead(claim.get("pid"))
+        return claim.get("host") == socket.gethostname() and _dead(claim.get("pid"), claim.get("began"))
 
 
-def _dead(pid: Any) -> bool:
-    """Decide whether no process of this machine has this id."""
+def _dead(pid: Any, began: Any) -> bool:
+    """Decide whether no process of this machine has this id and this start.
+
+    A container that is started again has the same ids."""
     if not isinstance(pid, int) or pid <= 0:
         return True
     with suppress(OSError, OverflowError):
@@ -165,4 +204,16 @@ def _dead(pid: Any) -> bool:
             os.kill(pid, 0)
         except ProcessLookupError:
             return True
-    return False
+    now = _began(pid)
+    return now is not None and isinstance(began, str) and began != now
+
+
+def _began(pid: int) -> str | None:
+    """Return an id of the start of a process: of its boot, and the ticks since.
+
+    None if the system does not tell."""
+    try:
+        stat, boot = Path(f"/proc/{pid}/stat").read_text(), Path("/proc/sys/kernel/random/boot_id").read_text()
+    except OSError:
+        return None
+    return f"{boot.strip()} {stat.rpartition(')')[2].split()[19]}"

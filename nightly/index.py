@@ -23,6 +23,7 @@ from ..ingest.object_store.objects import ObjectInfo, Objects, ObjectStoreError
 from ..report_templates.text.look import Look
 from . import night as nights
 from . import places, reasons, table
+from .addresses import file_of, filled
 from .history import Family, History, Settings, family_of, history
 from .index_model import Index
 from .model import Row
@@ -52,13 +53,14 @@ class Known:
 class Book:
     """The index of one output. ``every_run``: this night searches all runs, so that a run that it did not find and that has no report no
     longer exists. ``generated_at_ns``: the time in the files; None for now. ``redact``: as in ReportOptions; it also removes folders from
-    the title. ``look``: theme, title, and logo of the page."""
+    the title. ``look``: theme, title, and logo of the page. ``base_url``: template of the addresses in it."""
 
     settings: Settings = field(default_factory=Settings)
     every_run: bool = False
     generated_at_ns: int | None = None
     redact: tuple[str, ...] = ()
     look: Look = field(default_factory=Look)
+    base_url: str | None = None
     refused: list[str] = field(default_factory=list)
     _known: Known | None = None
 
@@ -107,7 +109,7 @@ class Book:
         if not out.replace(PARQUET, data, known.kept.etag):
             return None
         generated = self.generated_at_ns if self.generated_at_ns is not None else now
-        index = index_of(rows, full, past, self.settings, reasons.last_part(out.url) if self.redact else out.url, generated)
+        index = index_of(rows, full, past, self.settings, reasons.last_part(out.url) if self.redact else out.url, generated, self.base_url)
         del full
         out.write(JSON, to_json(index), content_type="application/json")
         from .page import index_page
@@ -189,10 +191,18 @@ def table_of(
     return full, past
 
 
-def index_of(rows: Sequence[Row], full: pl.DataFrame, past: History, settings: Settings, title: str, generated_at_ns: int) -> Index:
+def index_of(
+    rows: Sequence[Row],
+    full: pl.DataFrame,
+    past: History,
+    settings: Settings,
+    title: str,
+    generated_at_ns: int,
+    base_url: str | None = None,
+) -> Index:
     from importlib.metadata import version
 
-    newest = sorted(rows, key=lambda row: (-when(row), row.id))
+    newest = sorted(rows, key=lambda row: (-row.at_ns, row.id))
     failed = tuple(row for row in newest if row.state == "failed")
     listed = tuple(newest[:JSON_RUNS])
     ids = {row.id for row in (*listed, *failed)} | {one.id for one in past.findings}
@@ -212,12 +222,8 @@ def index_of(rows: Sequence[Row], full: pl.DataFrame, past: History, settings: S
         families_total=past.families_total,
         alone=past.alone,
         settings=settings,
+        base_url=base_url,
     )
-
-
-def when(row: Row) -> int:
-    """Return the sort key of a row: the time of its run, else of its report."""
-    return row.started_ns if row.started_ns is not None else row.reported_at_ns if row.reported_at_ns is not None else 2**63
 
 
 def to_json(index: Index) -> bytes:
@@ -253,7 +259,8 @@ def _part(name: str, values: Iterable[Any]) -> str:
 
 
 def _run(index: Index, row: Row) -> dict[str, Any]:
-    return _short(row.to_json() | dict(index.added.get(row.id, {})))
+    url = filled(index.base_url, f"{row.folder}/{file}") if index.base_url and (file := file_of(row)) else None
+    return _short(row.to_json() | dict(index.added.get(row.id, {})) | {"url": url})
 
 
 def _family(family: Family) -> dict[str, Any]:

@@ -16,7 +16,7 @@ FEW_ALONE: Final = 3  # that are alone in their family, at which a note says tha
 @dataclass(frozen=True, slots=True)
 class Index:
     """The data of index.json and the page. ``rows``: the newest, newest first; ``failed``: of all runs. ``added``: the columns ADDED, by
-    id. ``alone``: of all runs, those whose family has no other run."""
+    id. ``alone``: of all runs, those whose family has no other run. ``base_url``: template of addresses (addresses.py); None: relative."""
 
     generated_at_ns: int
     version: str
@@ -31,6 +31,7 @@ class Index:
     families_total: int
     alone: tuple[str, ...]
     settings: Settings
+    base_url: str | None = None
 
     @property
     def alone_told(self) -> tuple[str, str] | None:

@@ -47,6 +47,15 @@ class FoundRun:
 
 
 @dataclass(frozen=True, slots=True)
+class CustomRule:
+    """A rule of --custom-rule: its class, values, and the content of its file, for workers on other machines."""
+
+    kind: str
+    values: tuple[tuple[str, str], ...]
+    code: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class ReportOptions:
     """Options of `postrun report` for each run. They can be pickled, and a report is outdated if they change."""
 
@@ -70,6 +79,10 @@ class ReportOptions:
     mode: int = 0o600
     """Permissions of the files."""
     peaks: tuple[tuple[str, float], ...] = ()
+    custom_rules: tuple[CustomRule, ...] = ()
+    custom_files: tuple[str, ...] = ()
+    """The files of ``custom_rules``, which are used where they exist with this content: they may import others next to them."""
+    rule_timeout: float = 300.0
 
     @property
     def look(self) -> Look:
@@ -114,7 +127,7 @@ class Row:
     state: State
     kind: Kind
     fingerprint: str
-    options: str  # digest of the options and the version of postrun
+    options: str  # digest of the options
     bytes: int
     files: int
     reason: str | None = None  # if it failed or waits
@@ -124,6 +137,8 @@ class Row:
     attempts: int = 1
     seconds: float | None = None  # that the report took
     reported_at_ns: int | None = None
+    report_version: int | None = None  # version.REPORT of the postrun that tried
+    postrun: str | None = None  # its version
     name: str | None = None
     labels: dict[str, str] = field(default_factory=dict)
     status: str | None = None  # of the job: completed, failed, stopped, partial, unknown
@@ -144,6 +159,14 @@ class Row:
     gpu_memory_percent: float | None = None  # highest sampled
     verdicts: dict[str, str] = field(default_factory=dict)  # rule -> IssuesFound, NoIssuesFound, NotEvaluated, Error
     warnings: tuple[str, ...] = ()
+    tickets: tuple[str, ...] = ()  # that link to the report
+
+    @property
+    def at_ns(self) -> int:
+        """Return the start of the run, else the time of its report.
+
+        Without either it is far in the future."""
+        return self.started_ns if self.started_ns is not None else self.reported_at_ns if self.reported_at_ns is not None else 2**63
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values; :func:`row_of` is the inverse."""
@@ -153,7 +176,7 @@ class Row:
 def row_of(data: dict[str, Any]) -> Row:
     """Return the row that ``to_json`` encoded. Raise ValueError for other data."""
     known = {name: value for name, value in data.items() if name in Row.__slots__}
-    for name in ("written", "warnings"):
+    for name in ("written", "warnings", "tickets"):
         if name in known:
             known[name] = tuple(known[name])
     try:

@@ -21,12 +21,13 @@ from .. import temporary
 from ..errors import InputError
 from ..ingest.object_store.objects import ObjectInfo, Objects, ObjectStoreError
 from ..ingest.object_store.urls import is_url
+from ..version import REPORT, __version__
 from . import left_out, places, reasons
 from .claims import Claims
 from .discover import found_runs, to_look_at, with_these
 from .model import FoundRun, ReportOptions, Row, Task, row_of
 
-Why = Literal["new", "changed", "other options", "failed before", "again", "unchanged", "running"]
+Why = Literal["new", "changed", "other options", "earlier version", "failed before", "again", "unchanged", "running"]
 GONE: Final = "The files of this run are no longer at the source; this is its last report."
 OUTDATED: Final = "The run has changed since this report: "
 _ATTEMPTS: Final = 2
@@ -53,6 +54,7 @@ class Wanted:
     in_flight: int = 1
     force: bool = False
     retry_failed: bool = False
+    redo: bool = False
     generated_at_ns: int | None = None
     run_stores: bool = False
 
@@ -150,7 +152,9 @@ def shard_of(run_id: str, count: int) -> int:
 
 
 def decide(run: FoundRun, row: Row | None, digest: str, wanted: Wanted) -> Decision:
-    """Decide whether a run is due. By default a failed run waits for a change."""
+    """Decide whether a run is due.
+
+    By default a failed run waits for a change or another version of postrun, and the report of an earlier version is kept."""
     why: Why
     if row is None:
         why = "new" if run.complete else "running"
@@ -160,8 +164,10 @@ def decide(run: FoundRun, row: Row | None, digest: str, wanted: Wanted) -> Decis
         why = "other options"
     elif wanted.force:
         why = "again"
-    elif row.state == "failed" and wanted.retry_failed:
+    elif row.state == "failed" and (wanted.retry_failed or row.postrun != __version__):
         why = "failed before"
+    elif wanted.redo and row.folder is not None and row.report_version != REPORT:
+        why = "earlier version"
     else:
         why = "unchanged"
     kept = replace(run, objects=()) if why in ("unchanged", "running") else run
@@ -241,6 +247,7 @@ class _Handing:
     def __post_init__(self) -> None:
         self.digest = places.options_digest(self.wanted.options)
         self.began_ns = time.time_ns()
+        self.claimed: list[tuple[Decision, str]] = []  # runs of other nights, and the reason to leave them
 
     def go(self) -> None:
         due = [one for one in self.night.decisions if one.due]
@@ -255,8 +262,12 @@ class _Handing:
         self.due = len(due)
         began = time.monotonic()
         try:
-            for attempt in range(1, _ATTEMPTS + 1):
-                due = self._through(due, self.wanted.in_flight if attempt == 1 else 1, attempt)
+            for some in (due, self._freed()):
+                again = list(some)
+                for attempt in range(1, _ATTEMPTS + 1):
+                    again = self._through(again, self.wanted.in_flight if attempt == 1 else 1, attempt)
+            for decision, reason in self.claimed:
+                self._waits(decision, reason)
         except BaseException:
             # The next night repeats the runs that are interrupted here.
             kill(self.executor)
@@ -306,7 +317,7 @@ class _Handing:
             if not self.claims.take(path):
                 who = self.claims.holder(path)
                 named = who and "hosts" not in self.wanted.options.redact
-                self._waits(decision, f"another night is at it ({who})" if named else "another night is at it")
+                self.claimed.append((decision, f"another night is at it ({who})" if named else "another night is at it"))
                 return False
             row = read_row(self.out, decision.run.id)
         except InputError as error:
@@ -320,6 +331,15 @@ class _Handing:
         self.claims.give_back(path)
         self.night.elsewhere.append(row)
         return False
+
+    def _freed(self) -> Iterator[Decision]:
+        """Yield the runs whose nights have died, when the rest is done."""
+        claimed, self.claimed = {places.claim(one.run.id): (one, reason) for one, reason in self.claimed}, []
+        if not self.broken and self.night.stopped is None:
+            with suppress(InputError):  # the store failed: the next night reports them
+                for path in self.claims.freed(claimed):
+                    yield claimed.pop(path)[0]
+        self.claimed += claimed.values()
 
     def _task(self, decision: Decision, attempt: int) -> Task:
         at = self.wanted.generated_at_ns if self.wanted.generated_at_ns is not None else self.began_ns
@@ -357,7 +377,8 @@ class _Handing:
         reason = self._written(reason, decision)
         row = Row(
             id=run.id, state="failed", kind=run.kind, fingerprint=run.fingerprint, options=self.digest, bytes=decision.bytes,
-            files=decision.files, reason=reason, attempts=attempts, reported_at_ns=time.time_ns(),
+            files=decision.files, reason=reason, attempts=attempts, reported_at_ns=time.time_ns(), report_version=REPORT,
+            postrun=__version__,
         )  # fmt: skip
         if worker_row is not None:
             names = ("fingerprint", "bytes", "files", "seconds", "folder", "written")
@@ -422,18 +443,8 @@ def read_marker(out: Objects, path: str) -> Row | None:
         return None
 
 
-def remove_superseded(out: Objects, row: Row) -> int:
-    """Remove reports of earlier versions and unfinished ones; return how many.
-
-    The index must refer to the last report by then. Runs below this one are left alone."""
-    if row.state != "reported" or row.folder is None:
-        return 0
-    above = places.run_folder(row.id) + "/"
-    if not row.folder.startswith(above):
-        return 0
-    kept, removed = row.folder + "/", 0
-    for file in list(out.list(above)):
-        if places.VERSION_FOLDER.match(file.path[len(above) :]) and not file.path.startswith(kept):
-            out.delete(file.path)
-            removed += 1
-    return removed
+def record_ticket(out: Objects, row: Row, ticket: str) -> None:
+    """Add a ticket that links to a run's report to the done-marker of the run."""
+    known = read_row(out, row.id)
+    if known is not None and (known.fingerprint, known.folder) == (row.fingerprint, row.folder) and ticket not in known.tickets:
+        out.write(places.done(row.id), marker(replace(known, tickets=(*known.tickets, ticket))), content_type="application/json")

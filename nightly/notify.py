@@ -18,12 +18,14 @@ from __future__ import annotations
 
 import fnmatch
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from ..analysis.toolkit.wording import plural
 from ..errors import InputError, UsageError
 from ..report_templates.text.markdown import parted
 from ..tickets import settings as ticket_settings
@@ -34,6 +36,7 @@ from ..tickets.report_files import CONTENT_TYPES, FORMATS
 from ..tickets.systems import delivery
 from ..tickets.target import Target, parse
 from ..tickets.tracker import NewTicket, Tracker
+from .history import family_of
 
 if TYPE_CHECKING:
     from .history import Finding
@@ -49,6 +52,7 @@ _LIMIT: Final = 10
 _LINKING_TITLES: Final = {"gitlab", "github", "gitea"}  # Systems that look for mentions and issues in titles
 _TITLE: Final = "postrun: {family}: {reason}"
 _SUMMARY_ROWS: Final = 200
+_OTHERS: Final = 20  # runs of the family that a message lists besides the newest
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +74,15 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One message to one target. ``ticket_key``: of the ticket to open or to find, if the target is a project. ``folder``: of the run's
-    files below the output; ``files``: formats to attach."""
+    """One message to one target. ``ticket_key``: of the ticket to open or to find, if the target is a project. ``row``: of the
+    run whose report is linked; ``files``: formats to attach."""
 
     rule: str
     target: Target
     title: str
     message: Message
     ticket_key: str
-    folder: str | None = None
+    row: Row | None = None
     files: tuple[str, ...] = ()
     issue_type: str | None = None
     ticket_labels: tuple[str, ...] = ()
@@ -153,36 +157,54 @@ def _rule(table: Any, where: str, limit: int) -> Rule:
     return Rule(target=target, labels=labels, **values)
 
 
-def actions(rules: Sequence[Rule], rows: Sequence[Row], regressions: Iterable[Finding]) -> list[Action]:
-    """Return the actions rule by rule, at most one per rule and run.
+def actions(
+    rules: Sequence[Rule], rows: Sequence[Row], regressions: Iterable[Finding], patterns: Sequence[re.Pattern[str]] = ()
+) -> list[Action]:
+    """Return the actions rule by rule, one per ticket.
 
-    They are in the order of the rows; one summary replaces those beyond the limit. ``rows``: those that are new this night."""
-    worse: dict[str, list[Finding]] = {}
+    Each is about the newest matching run and lists the others. They are in the order of the rows; one summary replaces those beyond the
+    limit. ``rows``: those that are new this night. ``patterns``: of --family."""
+    worse: dict[str, list[str]] = {}
     for regression in regressions:
-        worse.setdefault(regression.id, []).append(regression)
+        worse.setdefault(regression.id, []).append(regression.text)
+    runs = [_Run(row, family_of(row.name, row.id, row.labels, patterns), tuple(worse.get(row.id, ()))) for row in rows]
     planned = []
     for rule in rules:
-        matched = [(row, reasons) for row in rows if (reasons := _reasons(rule, row, worse.get(row.id, ())))]
-        kept = matched if len(matched) <= rule.limit else matched[: rule.limit - 1]
-        planned += [_action(rule, row, reasons, _family(row, worse.get(row.id, ()))) for row, reasons in kept]
-        if rest := matched[len(kept) :]:
+        tickets: dict[str, list[_Match]] = {}
+        for run in runs:
+            if reasons := _reasons(rule, run):
+                tickets.setdefault(run.family if rule.per == "family" else run.row.id, []).append((run, reasons))
+        groups = [sorted(group, key=lambda match: -match[0].row.at_ns) for group in tickets.values()]
+        kept = groups if len(groups) <= rule.limit else groups[: rule.limit - 1]
+        planned += [_action(rule, *group) for group in kept]
+        if rest := [match for group in groups[len(kept) :] for match in group]:
             planned.append(_summary(rule, rest))
     return planned
 
 
-def _family(row: Row, worse: Sequence[Finding]) -> str:
-    return worse[0].family if worse else row.name or row.id
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A run with its family and the texts of its regressions."""
+
+    row: Row
+    family: str
+    worse: tuple[str, ...]
 
 
-def _reasons(rule: Rule, row: Row, worse: Sequence[Finding]) -> tuple[str, ...]:
+_Match = tuple[_Run, tuple[str, ...]]
+"""A run and the reasons for which a rule matched it."""
+
+
+def _reasons(rule: Rule, run: _Run) -> tuple[str, ...]:
+    row = run.row
     if row.state not in ("reported", "failed"):
         return ()
-    names = [row.id, row.name or "", _family(row, worse)]
+    names = [row.id, row.name or "", run.family]
     if rule.run and not any(fnmatch.fnmatchcase(name, pattern) for pattern in rule.run for name in names):
         return ()
     if any(not fnmatch.fnmatchcase(row.labels.get(name, ""), pattern) or name not in row.labels for name, pattern in rule.labels):
         return ()
-    reasons = [regression.text for regression in worse] if rule.regression else []
+    reasons = list(run.worse) if rule.regression else []
     if rule.failed and row.state == "failed":
         reasons.append(f"there is no report: {row.reason or 'no reason is known'}")
     issues = [name for name, verdict in row.verdicts.items() if verdict == "IssuesFound"]
@@ -192,11 +214,14 @@ def _reasons(rule: Rule, row: Row, worse: Sequence[Finding]) -> tuple[str, ...]:
     return tuple(reasons)
 
 
-def _action(rule: Rule, row: Row, reasons: tuple[str, ...], family: str) -> Action:
-    message = replace(_message(row), key=f"{rule.name}/{row.id}/{row.fingerprint}", lines=reasons)
+def _action(rule: Rule, newest: _Match, *others: _Match) -> Action:
+    run, reasons = newest
+    row = run.row
+    lines = (*reasons, *_listed(others, _OTHERS, "Also "))
+    message = replace(_message(row), key=f"{rule.name}/{row.id}/{row.fingerprint}", lines=lines)
     parts = {
         "run": row.name or row.id,
-        "family": family,
+        "family": run.family,
         "reason": reasons[0],
         "rule": rule.name,
         "gpu": row.gpu_name or "",
@@ -205,14 +230,14 @@ def _action(rule: Rule, row: Row, reasons: tuple[str, ...], family: str) -> Acti
     parts = {name: plain(text) for name, text in parts.items()}
     if rule.target.kind in _LINKING_TITLES:
         parts = {name: parted(text) for name, text in parts.items()}
-    files = tuple(kind for kind in rule.attach if row.folder and f"report.{kind}" in row.written)
+    files = tuple(kind for kind in rule.attach if row.state == "reported" and f"report.{kind}" in row.written)
     return Action(
         rule=rule.name,
         target=rule.target,
         title=plain(rule.title).format(**parts).strip() or "postrun",
         message=message,
-        ticket_key=f"{rule.name}/{family if rule.per == 'family' else row.id}",
-        folder=row.folder if row.state == "reported" else None,  # a failed run's folder may have an older report
+        ticket_key=f"{rule.name}/{run.family if rule.per == 'family' else row.id}",
+        row=row if row.state == "reported" else None,  # a failed run's folder may have an older report
         files=files,
         issue_type=rule.issue_type,
         ticket_labels=rule.ticket_labels,
@@ -228,20 +253,24 @@ def _message(row: Row) -> Message:
         key=row.id,
         run=row.name or row.id,
         status=row.status or row.state,
-        headline=row.headline or (f"No report: {row.reason}" if row.reason else "No report."),
+        headline=row.headline or "There is no report of this run.",
         verdicts=verdicts,
         issues=sum(verdict.verdict == "issue" for verdict in verdicts),
         warnings=row.warnings,
     )
 
 
-def _summary(rule: Rule, rest: Sequence[tuple[Row, tuple[str, ...]]]) -> Action:
+def _listed(matches: Sequence[_Match], most: int, prefix: str = "") -> tuple[str, ...]:
+    """Return a line per run, for the first ``most``."""
+    lines = tuple(f"{prefix}{run.row.name or run.row.id}: {reasons[0]}" for run, reasons in matches[:most])
+    more = len(matches) - len(lines)
+    return (*lines, f"and {plural(more, 'more run')}; the index has them all") if more else lines
+
+
+def _summary(rule: Rule, rest: Sequence[_Match]) -> Action:
     """One message for all runs beyond the limit."""
-    listed = rest[:_SUMMARY_ROWS]
-    lines = tuple(f"{row.name or row.id}: {reasons[0]}" for row, reasons in listed)
-    if len(rest) > len(listed):
-        lines = (*lines, f"and {len(rest) - len(listed)} more; the index has them all")
-    digest = slug("\n".join(sorted(f"{row.id} {row.fingerprint}" for row, _ in rest)))
+    lines = _listed(rest, _SUMMARY_ROWS)
+    digest = slug("\n".join(sorted(f"{run.row.id} {run.row.fingerprint}" for run, _ in rest)))
     headline = f"{len(rest)} more runs matched the rule {rule.name} than tickets are opened for in one night ({rule.limit})."
     message = Message(f"{rule.name}/summary/{digest}", f"{len(rest)} runs", "summary", headline, lines=lines)
     return Action(rule.name, rule.target, plain(f"postrun: {rule.name}: {len(rest)} more runs"), message, f"{rule.name}/summary")
@@ -254,34 +283,38 @@ def send(
     settings: ticket_settings.Settings | None = None,
     options: Options | None = None,
     link: str | None = None,
-) -> str:
-    """Send an action; return the outcome. ``read_file``: reads below the output."""
+) -> tuple[str, str]:
+    """Send an action; return the outcome and the ticket.
+
+    ``read_file``: reads below the output."""
     known = settings or ticket_settings.load()
     options = options or Options(ca_bundle=known.environment.get(ticket_settings.CA_BUNDLE) or None)
     message = replace(_full(action, read_file), link=link)
     files = [_file(action, kind, read_file) for kind in action.files]
-    opened, delivered = "", delivery(action.target, known, options)
+    opened, number, delivered = "", "", delivery(action.target, known, options)
     if isinstance(delivered, Tracker) and action.target.ticket is None:
         number, new = _ticket(delivered, action)
         delivered.target = replace(action.target, ticket=number)
         opened = f"opened {number}, " if new else f"{number}: "
     outcome = delivered.deliver(message, files)
-    return "; ".join(filter(None, (f"{action.rule}: {action.target.text}: {opened}{outcome.did}", *outcome.notes, outcome.problem)))
+    line = "; ".join(filter(None, (f"{action.rule}: {action.target.text}: {opened}{outcome.did}", *outcome.notes, outcome.problem)))
+    return line, f"{action.target.text} {number}".strip()
 
 
 def _full(action: Action, read_file: Callable[[str], bytes]) -> Message:
     """Add the findings of the run's report.json, if it can be read."""
-    if action.folder is None:
+    if action.row is None:
         return action.message
     try:
-        full = from_report(json.loads(read_file(f"{action.folder}/report.json")))
+        full = from_report(json.loads(read_file(f"{action.row.folder}/report.json")))
     except (ValueError, OSError, InputError):
         return action.message
     return replace(full, key=action.message.key, lines=action.message.lines)
 
 
 def _file(action: Action, kind: str, read_file: Callable[[str], bytes]) -> Upload:
-    data = read_file(f"{action.folder}/report.{kind}")
+    assert action.row is not None
+    data = read_file(f"{action.row.folder}/report.{kind}")
     return Upload(f"{slug(action.message.key)}.{kind}", CONTENT_TYPES[kind], len(data), data=data)
 
 

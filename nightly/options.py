@@ -8,6 +8,7 @@ from typing import Final
 
 from ..errors import UsageError
 
+_LONGEST_LINK_S: Final = 604_800  # what the signatures of S3 and Google Cloud Storage allow
 _SECONDS: Final = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
@@ -21,6 +22,15 @@ def shard(text: str) -> tuple[int, int]:
         accepted = "0/1" if n < 2 else f"0/{n} to {n - 1}/{n}"
         raise UsageError(f"{text!r} is not a shard; they count from 0: {accepted}")
     return i, n
+
+
+def validity(text: str) -> int:
+    """Parse how long a presigned link is valid: "12h" -> 43200 s, at most 7 days."""
+    match = re.fullmatch(r"\s*(\d{1,4})\s*([mhd])\s*", text)
+    seconds = int(match[1]) * _SECONDS[match[2]] if match else 0
+    if not 60 <= seconds <= _LONGEST_LINK_S:
+        raise UsageError(f"{text!r} is no time that a link can be valid; write it like 12h or 7d, which is the longest")
+    return seconds
 
 
 def moment(text: str, now_ns: int) -> int:

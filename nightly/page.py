@@ -115,7 +115,7 @@ def _groups(index: Index, anchors: dict[str, str]) -> list[Group]:
         for finding in index.findings:
             if finding.kind == kind:
                 by_run.setdefault(finding.id, []).append(finding)
-        return [_line(found, rows.get(run_id), anchors) for run_id, found in by_run.items()]
+        return [_line(index, found, rows.get(run_id), anchors) for run_id, found in by_run.items()]
 
     failed = [
         Line(run_id(row), None, family_name(index, row), anchors.get(family_name(index, row)), clip(row.reason or "", 600))
@@ -134,14 +134,14 @@ def _groups(index: Index, anchors: dict[str, str]) -> list[Group]:
     ]
 
 
-def _line(findings: Sequence[Finding], row: Row | None, anchors: dict[str, str]) -> Line:
+def _line(index: Index, findings: Sequence[Finding], row: Row | None, anchors: dict[str, str]) -> Line:
     first = findings[0]
     if first.kind == "new_issue":
         rules = ", ".join(one.rule or "" for one in findings)
         text = f"{rules}: passed in the {first.runs} comparable runs before"
     else:
         text = first.text
-    return Line(run_id(row) if row else first.id, report_link(row), first.family, anchors.get(first.family), text)
+    return Line(run_id(row) if row else first.id, report_link(index, row), first.family, anchors.get(first.family), text)
 
 
 # -- families --------------------------------------------------------------------------------------------------------------

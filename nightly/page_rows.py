@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote
 
 from markupsafe import Markup
 
 from ..analysis.rules.engine.catalogue import PROFILER_REPORT, RULES
 from ..report_templates.text.formats import UNKNOWN, clip, count, duration, moment, percent, plural, signed_percent
 from ..report_templates.text.signs import ERROR, FINE, ISSUE, NOT_EVALUATED
+from .addresses import PATH, file_of, filled
 from .page_head import first_sentence
 
 if TYPE_CHECKING:
@@ -41,17 +41,15 @@ _INFORMING: Final = frozenset({PROFILER_REPORT, *(name for name, rule in RULES.i
 _MOST_ISSUES: Final = 3  # rules that a row without a family names
 
 
-def link(row: Row, file: str) -> str:
-    """Return the relative URL of a report's file, with all characters quoted."""
-    return quote(f"{row.folder}/{file}", safe="/", errors="surrogatepass")
+def link(index: Index, row: Row, file: str) -> str:
+    """Return the URL of a report's file: relative, or by --base-url."""
+    return filled(index.base_url or PATH, f"{row.folder}/{file}")
 
 
-def report_link(row: Row | None) -> str | None:
-    """Return the relative URL of the report: its HTML, else its PDF or JSON."""
-    if row is None or row.folder is None:
-        return None
-    file = next((name for kind in ("html", "pdf", "json") for name in row.written if name == f"report.{kind}"), None)
-    return link(row, file) if file else None
+def report_link(index: Index, row: Row | None) -> str | None:
+    """Return the URL of the report: its HTML, else its PDF or JSON."""
+    file = None if row is None else file_of(row)
+    return None if row is None or file is None else link(index, row, file)
 
 
 def run_id(row: Row) -> str:
@@ -114,8 +112,8 @@ def entry(index: Index, row: Row, rules: Sequence[str]) -> dict[str, Any]:
     return {
         "name": clip(row.name or row.id.rpartition("/")[2], 80),
         "id": run_id(row),
-        "href": report_link(row),
-        "links": tuple((_KINDS.get(file.rpartition(".")[2], file), link(row, file)) for file in row.written) if row.folder else (),
+        "href": report_link(index, row),
+        "links": tuple((_KINDS.get(file.rpartition(".")[2], file), link(index, row, file)) for file in row.written) if row.folder else (),
         "family": clip(family_name(index, row), 80),
         "state": row.state,
         "sign": sign,

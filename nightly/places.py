@@ -3,7 +3,8 @@
 index.html index.json index.parquet      of all runs
 runs/<id>/done.json                      a Row, written last: all that is known of the run (model.Row.to_json)
 runs/<id>/claim.json                     the night that works on it (claims.py)
-runs/<id>/<16 digits>-<digits>/          the report's files: a folder per version of the run and of the options
+runs/<id>/<16 digits>-<digits>/          the report's files: a folder per version of the run and of the options, never changed
+runs/<id>/latest/                        the files of the newest report, at an address that stays
 """
 
 from __future__ import annotations
@@ -12,15 +13,16 @@ import hashlib
 import json
 import re
 from functools import lru_cache
-from importlib.metadata import version
 from typing import Final, get_args
 
 from ..ingest.object_store.paths import problem
+from ..version import REPORT
 from .model import FoundRun, Kind, ReportOptions, Row
 
 RUNS: Final = "runs"
 DONE: Final = "done.json"
 CLAIM: Final = "claim.json"
+LATEST: Final = "latest"
 VERSION_FOLDER: Final = re.compile(r"[0-9a-f]{16}-[0-9a-f]{12}/")  # a report's folder below that of its run
 INDEX_FILES: Final = ("index.html", "index.json", "index.parquet")
 MOST_MARKER: Final = 4 << 20  # bytes of a done-marker; its longest texts are warnings and labels
@@ -45,7 +47,13 @@ def claim(run_id: str) -> str:
 
 def report_folder(run: FoundRun, options: ReportOptions) -> str:
     """Return the folder of a run's report with these options, without a slash."""
-    return f"{run_folder(run.id)}/{run.fingerprint[:16]}-{options_digest(options)}"
+    version = hashlib.sha256(f"{REPORT} {options_digest(options)}".encode()).hexdigest()[:12]
+    return f"{run_folder(run.id)}/{run.fingerprint[:16]}-{version}"
+
+
+def latest_folder(run_id: str) -> str:
+    """Return the folder that always has the newest report of a run."""
+    return f"{run_folder(run_id)}/{LATEST}"
 
 
 _problem = lru_cache(1024)(problem)
@@ -61,7 +69,7 @@ def is_own(row: Row) -> bool:
         above, _, version = row.folder.rpartition("/")
         if above != run_folder(row.id) or not _REPORT_FOLDER.fullmatch(version):
             return False
-    if any(len(names) > _MOST_NAMES for names in (row.written, row.warnings, row.labels, row.verdicts)):
+    if any(len(names) > _MOST_NAMES for names in (row.written, row.warnings, row.tickets, row.labels, row.verdicts)):
         return False
     return not any(map(_problem, row.written)) and all(len(rule) <= _NAME for rule in row.verdicts)
 
@@ -69,9 +77,9 @@ def is_own(row: Row) -> bool:
 def options_digest(options: ReportOptions) -> str:
     """Return 12 hex digits that change if the options outdate a report.
 
-    So does the version of postrun. Memory, threads and permissions do not, and neither do the defaults of --max-unpacked and --redact."""
-    without = {"memory_limit", "threads", "mode"}
-    without |= {name for name in ("max_unpacked", "redact") if not getattr(options, name)}
+    The version of postrun, memory, threads, time limits and permissions do not; neither do the defaults of --max-unpacked and
+    --redact."""
+    without = {"memory_limit", "threads", "mode", "custom_files", "rule_timeout"}
+    without |= {name for name in ("max_unpacked", "redact", "custom_rules") if not getattr(options, name)}
     chosen = {name: getattr(options, name) for name in options.__slots__ if name not in without}
-    text = json.dumps({"version": version("postrun"), **chosen}, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+    return hashlib.sha256(json.dumps(chosen, sort_keys=True, default=repr).encode()).hexdigest()[:12]

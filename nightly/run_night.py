@@ -1,4 +1,4 @@
-"""A night from start to end: search, report, write the index, and remove the reports that it no longer lists."""
+"""A night from start to end: search, report, and write the index."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..ingest.object_store.open import open_objects
 from ..ingest.object_store.urls import is_url
 from . import night as nights
 from . import places
-from .claims import Claims
+from .claims import Claims, creates_once
 from .model import Row, Task
 from .night import Night, Wanted
 
@@ -42,13 +42,14 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """``rows``: of every run in the index, by id. ``index``: the data that was written."""
+    """``rows``: of every run in the index, by id. ``index``: the data that was written. ``creates_once``: whether the output's store knows
+    conditional writes, on which nights at the same time rely."""
 
     night: Night
     rows: Mapping[str, Row]
     index: Index
     left_out: tuple[str, ...] = ()
-    removed: int = 0
+    creates_once: bool = True
 
 
 def share_of_memory(workers: int | None) -> int | None:
@@ -100,17 +101,15 @@ def full_night(wanted: Wanted, parts: Parts, tell: nights.Tell | None = None, pl
     night, out = look(wanted, parts)
     if planned is not None:
         planned(night)
+    due = any(one.due for one in night.decisions)
+    once = creates_once(out) if due and is_url(wanted.out) else True
     with Claims(out) as claims:
-        with parts.executor() if any(one.due for one in night.decisions) else nullcontext(Executor()) as executor:
+        with parts.executor() if due else nullcontext(Executor()) as executor:
             nights.report(night, out, wanted, executor, parts.work, claims, tell)
         with claims.alone(INDEX_CLAIM):
             rows = everything(parts.known(out), night)
             written = parts.index(out, rows)
-        removed = 0
-        for row in night.rows:
-            with suppress(InputError):  # the run's next report removes the rest
-                removed += nights.remove_superseded(out, row)
-    return Result(night, rows, written, (*night.not_read, *parts.refused), removed)
+    return Result(night, rows, written, (*night.not_read, *parts.refused), once)
 
 
 def index_only(wanted: Wanted, parts: Parts) -> Result:

@@ -6,7 +6,7 @@ import os
 import shlex
 import stat
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -17,6 +17,7 @@ from ..analysis.rules.engine.catalogue import PROFILER_REPORT
 from ..ingest.object_store.folder import LINK
 from ..ingest.object_store.objects import Objects
 from ..ingest.object_store.urls import is_url
+from ..version import REPORT, __version__
 from . import places
 from .model import Row
 from .night import Night
@@ -31,6 +32,10 @@ _FAILED: Final = "error"
 _LENGTH: Final = 200
 _MOST_FAILED: Final = 20
 _NAMED: Final = 5
+NOT_ONCE: Final = (
+    "the store of --out ignores conditional writes (If-None-Match), so nights at the same time report runs twice; start one at a time, or"
+    " use a store that knows them"
+)
 
 
 def _short(reason: str | None) -> str:
@@ -93,14 +98,18 @@ def lines(result: Result, out: Objects) -> Iterator[str]:
 def notes(result: Result) -> Iterator[str]:
     """Yield notes on failures and on files that were left out."""
     night = result.night
-    failed = [row for row in result.rows.values() if row.state == "failed"]
-    stores = [row.id for row in failed if row.kind == "store"]
-    skipped = {one for one in stores if any(line.startswith(f"{one}: ") for line in result.left_out)}  # without --run-stores
-    reasons = {row.id: row.reason for row in (*failed, *night.failed) if row.id not in skipped}
+    reasons = {row.id: row.reason for row in night.failed}
     for run_id, reason in sorted(reasons.items())[:_MOST_FAILED]:
         yield f"{run_id} failed: {_short(reason)}"
     if len(reasons) > _MOST_FAILED:
         yield f"{len(reasons) - _MOST_FAILED} more failed; the index lists all"
+    failed = [row for row in result.rows.values() if row.state == "failed" and row.id not in reasons]
+    stores = [row.id for row in failed if row.kind == "store"]
+    skipped = {one for one in stores if any(line.startswith(f"{one}: ") for line in result.left_out)}  # without --run-stores
+    if before := len(failed) - len(skipped):
+        yield f"{_count(before, 'run')} of earlier nights without a report; the index has the reasons, --retry-failed tries again"
+    if not result.creates_once:
+        yield NOT_ONCE
     if night.stopped is not None:
         yield f"the night ended early: {night.stopped}"
     waiting = Counter(row.reason for row in night.open if row.state == "waiting")
@@ -109,6 +118,8 @@ def notes(result: Result) -> Iterator[str]:
             yield f"{_count(count, 'run')} left for another time: {reason}"
     if running := sum(one.why == "running" for one in night.decisions):
         yield f"{_count(running, 'run')} left until nothing more is written to them (no end marker; --settle says for how long)"
+    if earlier := sum(row.report_version != REPORT for row in result.rows.values() if row.state == "reported" and row.folder):
+        yield f"{_count(earlier, 'report')} of an earlier version of postrun; --redo makes them again"
     if night.gone:
         yield f"{_count(len(night.gone), 'run')} in the index no longer at the source; the reports are kept"
     yield from left_out(result.left_out)
@@ -162,9 +173,11 @@ def regression_line(finding: Finding) -> str:
     return f"regression of {finding.family} in {finding.id}: {finding.text}"
 
 
-def summary(result: Result, out: Objects, regressions: Sequence[Finding]) -> dict[str, Any]:
+def summary(result: Result, out: Objects, regressions: Sequence[Finding], tickets: Sequence[Mapping[str, str]]) -> dict[str, Any]:
+    """Return what --json prints. ``tickets``: what --attach did, or could not do."""
     night = result.night
     return {
+        "version": __version__,
         "index": {name.rpartition(".")[2]: out.place(name) for name in places.INDEX_FILES},
         "found": len(night.decisions),
         "unchanged": sum(one.why == "unchanged" for one in night.decisions),
@@ -174,9 +187,12 @@ def summary(result: Result, out: Objects, regressions: Sequence[Finding]) -> dic
         "open": [{"id": row.id, "state": row.state, "reason": row.reason} for row in night.open if row.state in ("running", "waiting")],
         "gone": list(night.gone),
         "regressions": [{"id": one.id, "family": one.family, "text": one.text} for one in regressions],
+        "tickets": list(tickets),
         "stopped": night.stopped,
         "left_out": list(result.left_out),
+        "conditional_writes": result.creates_once,
         "seconds": round(night.seconds, 3),
+        "seconds_of": {row.id: round(row.seconds, 3) for row in night.rows if row.seconds is not None},
         "runs": len(result.rows),
     }
 

@@ -31,7 +31,7 @@ PLAIN: Final[dict[str, Any]] = {
     field.name: _DTYPES[kind] for field in dataclasses.fields(Row) if (kind := str(field.type).removesuffix(" | None")) in _DTYPES
 }
 _NEEDED: Final = [field.name for field in dataclasses.fields(Row) if field.type in _DTYPES]  # never null
-LISTS: Final = ("written", "warnings")
+LISTS: Final = ("written", "warnings", "tickets")
 _LABEL: Final = pl.Struct({"key": pl.String, "value": pl.String})
 MARKER: Final = "marker"  # version of the done-marker that equals the row; null if there is none, or if the row has more than it
 WRITTEN_AT: Final = "told_at_ns"  # when a row without a done-marker was written to the index
@@ -87,12 +87,12 @@ def rows_of(table: pl.DataFrame) -> list[Row]:
     struct = table["verdicts"].struct.unnest()
     rules, seen = struct.columns, dict[tuple[str | None, ...], dict[str, str]]()
     rows = []
-    for values, written, warnings, label, verdicts in zip(
+    for values, written, warnings, tickets, label, verdicts in zip(
         zip(*plain, strict=True), *lists, labels, struct.iter_rows(), strict=True
     ):  # fmt: skip
         if verdicts not in seen:
             seen[verdicts] = {rule: verdict for rule, verdict in zip(rules, verdicts, strict=True) if verdict is not None}
-        more = {"written": written, "warnings": warnings, "labels": label, "verdicts": seen[verdicts]}
+        more = {"written": written, "warnings": warnings, "tickets": tickets, "labels": label, "verdicts": seen[verdicts]}
         rows.append(Row(**dict(zip(names, values, strict=True)), **more))
     return rows
 
@@ -139,7 +139,7 @@ def read(out: Objects, path: str) -> Kept:
     own_rows = [
         (row, version, when)
         for plausible, row, version, when in zip(_plausible(table), rows, marker, written_ns, strict=True)
-        if plausible and None not in (*row.written, *row.warnings, *row.labels, *row.labels.values()) and places.is_own(row)
+        if plausible and None not in (*row.written, *row.warnings, *row.tickets, *row.labels, *row.labels.values()) and places.is_own(row)
     ]
     markers = {row.id: (version, row) for row, version, _ in own_rows if version is not None}
     return Kept(now.etag, markers, {row.id: (when, row) for row, _, when in own_rows if when is not None})
@@ -193,7 +193,7 @@ def sound(row: Row) -> bool:
     if not (isinstance(row.labels, dict) and isinstance(row.verdicts, dict)):
         return False
     pairs = (*row.labels.items(), *row.verdicts.items())
-    return all(isinstance(one, str) for one in (*row.written, *row.warnings, *(text for pair in pairs for text in pair)))
+    return all(isinstance(one, str) for one in (*row.written, *row.warnings, *row.tickets, *(text for pair in pairs for text in pair)))
 
 
 def _fits(value: Any, kind: Any) -> bool:

@@ -30,6 +30,8 @@ from ..ingest.object_store.open import open_objects
 from ..ingest.object_store.sides import Side
 from ..ingest.object_store.urls import is_url
 from ..ingest.store.files import check_finished
+from ..report_templates.output.render import PLACES
+from ..version import REPORT, __version__
 from . import hard_limit, places, reasons
 from .discover import fingerprint
 from .model import FoundRun, Row, Task
@@ -85,11 +87,13 @@ def _reported(task: Task, prepare: Prepare) -> Row:
     row = Row(
         id=task.run.id, state="failed", kind=task.run.kind, fingerprint=task.run.fingerprint,
         options=places.options_digest(task.options), bytes=task.run.bytes, files=len(task.run.objects), attempts=task.attempt,
+        report_version=REPORT, postrun=__version__,
     )  # fmt: skip
     try:
         with _collecting_rarely(), workplace() as work:
             report, problem = _make_report(task, work, prepare)
             written = _upload(out, folder, work / "out")
+            _renew(out, places.latest_folder(task.run.id), work / "out")
     except ObjectStoreError:
         raise
     except Exception as error:
@@ -161,7 +165,7 @@ def _make_report(task: Task, work: Path, prepare: Prepare) -> tuple[Report, str 
     )
     try:
         result = api.make_report(
-            _opened_run(task, work, prepare), output, selection=_selection(task),
+            _opened_run(task, work, prepare), output, selection=_selection(task, work),
             options=Options(top=options.top, generated_at_ns=task.generated_at_ns, peaks=dict(options.peaks)),
             printer=_printer_here() if task.attempt == 1 and "pdf" in options.formats else None,
         )  # fmt: skip
@@ -194,17 +198,34 @@ def _printer_here() -> Printer | PrinterHere:
     return PrinterHere()
 
 
-def _selection(task: Task) -> Selection:
+def _selection(task: Task, work: Path) -> Selection:
     from ..analysis.rules.engine import choose as rule_options
 
     options = task.options
+    texts = [
+        rule_options.RuleText(str(_rule_file(rule.code, Path(file), work / f"rule-{number}")), rule.kind, dict(rule.values))
+        for number, (rule, file) in enumerate(zip(options.custom_rules, options.custom_files, strict=True))
+    ]
+    custom = rule_options.custom_rules(texts, options.rule_timeout)
     selection, _ = rule_options.chosen(
         rule_options.names(options.rules),
         "service" if options.preset == "service" else "documented",
-        settings=rule_options.settings(options.settings),
+        settings=rule_options.settings(options.settings, custom),
         of_file={},
+        custom_rules=custom,
     )
     return selection
+
+
+def _rule_file(code: bytes, file: Path, folder: Path) -> Path:
+    """Return the file of a custom rule, or a copy if this machine has no such file."""
+    with contextlib.suppress(OSError):
+        if file.read_bytes() == code:
+            return file
+    folder.mkdir()
+    copy = folder / file.name
+    copy.write_bytes(code)
+    return copy
 
 
 # -- the run's files -------------------------------------------------------------------------------------------------------
@@ -290,6 +311,18 @@ def _upload(out: Objects, folder: str, made_files: Path) -> tuple[str, ...]:
     for path in files:
         out.write(f"{folder}/{path.relative_to(made_files).as_posix()}", path, content_type=_TYPES.get(path.suffix))
     return tuple(path.relative_to(made_files).as_posix() for path in files)
+
+
+def _renew(out: Objects, folder: str, made_files: Path) -> None:
+    """Replace the files of ``latest``; remove those that the new report lacks."""
+    written = _upload(out, folder, made_files)
+    rules = PLACES["rule-json"] + "/"
+    for file in list(out.list(f"{folder}/")):
+        name = file.path.removeprefix(f"{folder}/")
+        # Another run may have its own folder below.
+        ours = name in (*PLACES.values(), LOG) or (name.startswith(rules) and "/" not in name.removeprefix(rules))
+        if ours and name not in written:
+            out.delete(file.path)
 
 
 # -- results ----------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ..analysis.toolkit.wording import count, plural
-from .markup import Dialect, FileLink, length
+from .markup import Dialect, FileLink, length, verbatim
 from .message import Finding, Message, counts, marker
 
 _WARNINGS: Final = 5
@@ -80,6 +80,7 @@ def _blocks(message: Message, dialect: Dialect, longest: int | None, rules: int 
             blocks.append(dialect.paragraph.format(text(f"{plural(more_rules, 'further rule')}: see the report.")))
     if message.link:
         web = message.link.startswith(("https://", "http://"))  # else a folder or an object store, which no browser opens
-        link = dialect.link.format("The whole report", dialect.address(message.link)) if web else text(f"The whole report: {message.link}")
+        address = f"{text('The whole report:')} {dialect.code.format(verbatim(message.link))}"
+        link = dialect.link.format("The whole report", dialect.address(message.link)) if web else address
         blocks.append(dialect.paragraph.format(link))
     return blocks

@@ -39,6 +39,13 @@ def address(url: str) -> str:
     return quote(url, safe="/:?#%&=+,;@~.-_")
 
 
+def verbatim(text: str) -> str:
+    """Return an address for a piece of code, from which a reader copies it.
+
+    Characters that end code in a markup are percent-encoded."""
+    return re.sub(r"[`|{}@<>&\\]", lambda match: f"%{ord(match[0]):02X}", plain(text))
+
+
 def _markdown_inside(text: str) -> str:
     text = re.sub(r"[\\`*_\[\]{}()~$#@!|^]", r"\\\g<0>", parted(text))
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
@@ -97,6 +104,7 @@ class Dialect:
     paragraph: str = "{}"
     strong: str = "*{}*"
     link: str
+    code: str = "{}"
     file: str = "{name}"
     item: str = "# {item}"
     items: str = "{}"
@@ -114,6 +122,7 @@ MARKDOWN: Final = Dialect(
     heading="### {}",
     strong="**{}**",
     link="[{}](<{}>)",
+    code="`{}`",
     file="[{name}](<{url}>)",
     item="{number}. {item}",
     rows="| Rule | Verdict | What was found |\n| --- | --- | --- |\n{}",
@@ -122,6 +131,7 @@ MARKDOWN: Final = Dialect(
 JIRA: Final = Dialect(
     escape=lambda text: escape_jira(text.replace("`", "")),
     link="[{}|{}]",
+    code="{{noformat}}{}{{noformat}}",
     file="[^{name}]",
     rows="||Rule||Verdict||What was found||\n{}",
     page="{}\n\n{}",
@@ -129,6 +139,7 @@ JIRA: Final = Dialect(
 TEXTILE: Final = Dialect(
     escape=lambda text: escape_textile(text.replace("`", "")),
     link='"{}":{}',
+    code="@{}@",
     file="attachment:{name}",
     rows="|_. Rule |_. Verdict |_. What was found |\n{}",
     page="{}\n\n@{}@",
@@ -151,6 +162,7 @@ HTML: Final = Dialect(  # for mail programs: no script, no style sheet, nothing 
     paragraph="<p>{}</p>",
     strong="<strong>{}</strong>",
     link='<a href="{1}">{0}</a>',
+    code="<code>{}</code>",
     item="<li>{item}</li>",
     items="<ol>\n{}\n</ol>",
     row="<tr>" + f"<td {_CELL}>{{}}</td>" * 3 + "</tr>",

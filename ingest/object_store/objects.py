@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from ...errors import InputError
+from ...errors import InputError, UsageError
 from .paths import OURS, is_ours, problem, shortened
 
 
@@ -77,6 +77,12 @@ class Objects:
     def delete(self, path: str) -> None:
         """Delete an object; no error if it does not exist."""
         raise NotImplementedError
+
+    def signed(self, path: str, seconds: int) -> str:
+        """Return an address that opens an object without credentials for ``seconds``.
+
+        It is a secret until then: never write it to a log. UsageError if the store has none."""
+        raise UsageError(f"{self.url}: presigned links need an object store; leave out --presign, or give --base-url")
 
     def place(self, path: str) -> str:
         """Return the URL or path of an object, for messages."""

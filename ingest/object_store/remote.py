@@ -8,6 +8,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -322,6 +323,17 @@ class Stored(Objects):
             self._try(lambda: obstore.delete(self._to.once, self._base + path), self.place(path), missing=True)
         except FileNotFoundError:
             return
+
+    def signed(self, path: str, seconds: int) -> str:
+        import obstore
+
+        self._check(path)
+        if not isinstance(self._to.once, obstore.store.S3Store | obstore.store.GCSStore | obstore.store.AzureStore):
+            return super().signed(path, seconds)
+        try:
+            return obstore.sign(self._to.once, "GET", self._base + path, timedelta(seconds=seconds))
+        except Exception as error:
+            raise self._failed(error, self.place(path)) from None
 
     # ------------------------------------------------------------------ errors
 

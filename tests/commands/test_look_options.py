@@ -118,7 +118,7 @@ def test_a_night_makes_its_reports_so(run_folder: Path, tmp_path: Path, monkeypa
     night = ("nightly", run_folder.parent, "--out", "out", "--engine", "none", "--settle", "0", *MORE, "--sections", "steps,rules")
     done = call(*night, "--theme", "dark", "--title", "Night report", "--logo", "logo.svg")
     assert done.exit_code == 0, done.output
-    [report_json] = tmp_path.glob("out/runs/**/report.html")
+    [report_json] = tmp_path.glob("out/runs/**/latest/report.html")
     text = report_json.read_text("utf-8")
     assert sections_of(text) == ["summary", "steps", "rules", "appendix"]
     assert 'data-theme="dark"' in text

@@ -40,9 +40,9 @@ def calls(page: Path) -> Iterator[tuple[str, list[str]]]:
     for body in code:
         for match in _CALL.finditer(body.replace("\\\n", " ")):
             words = re.split(r"\s(?:\||;|&&|#|->|>)|;|`", match["rest"])[0].split()
-            command = words[0].strip(".,:)\"'")
-            if command in COMMANDS:
-                yield command, words[1:]
+            names = [" ".join(words[:count]).strip(".,:)\"'") for count in (2, 1)]
+            if command := next((name for name in names if name in COMMANDS), None):
+                yield command, words[len(command.split()) :]
 
 
 def options(command: click.Command) -> set[str]:

@@ -11,9 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from postrun.ingest.object_store.folder import Folder
 from postrun.ingest.object_store.objects import Objects
 from postrun.ingest.object_store.open import open_objects
-from postrun.nightly.claims import Claims
+from postrun.nightly.claims import Claims, creates_once
 
 S = 10**9
 
@@ -174,3 +175,38 @@ def test_alone_waits_for_the_other(out: Objects) -> None:
             order.append("first")
         thread.join()
     assert order == ["first", "second"]
+
+
+def test_the_claim_of_a_process_with_the_id_of_another_is_free_at_once(out: Objects) -> None:
+    """A container that is started again has the same name and the same process ids."""
+    with Claims(out) as before, Claims(out) as night:
+        assert before.take("c.json")
+        claim = json.loads(out.read("c.json"))
+        out.write("c.json", json.dumps({**claim, "began": claim["began"] + "1"}).encode())
+        assert night.take("c.json")
+
+
+def test_claims_of_a_dead_night_are_freed_and_those_of_a_living_one_given_up(out: Objects) -> None:
+    with Claims(out, lease_s=2) as living, Claims(out, lease_s=2) as night:
+        assert living.take("living.json")
+        out.write("dead.json", json.dumps({**json.loads(out.read("living.json")), "host": "gone", "night": "x"}).encode())
+        out.write("living.json", json.dumps({**json.loads(out.read("living.json")), "host": "another-machine"}).encode())
+        began = time.monotonic()
+        assert list(night.freed(["living.json", "dead.json", "given-back.json"])) == ["given-back.json", "dead.json"]
+        assert time.monotonic() - began < 10
+        assert night.take("dead.json")
+        assert not night.take("living.json")
+
+
+class Careless(Folder):
+    """A store that ignores conditions and answers that it wrote, as some S3 servers do."""
+
+    def create(self, path: str, data: bytes) -> bool:
+        self.write(path, data)
+        return True
+
+
+def test_a_store_that_ignores_conditions_is_recognized(out: Objects, tmp_path: Path) -> None:
+    assert creates_once(out)
+    assert not creates_once(Careless(tmp_path / "careless"))
+    assert list(out.list()) == list(open_objects(tmp_path / "careless").list()) == []

@@ -24,13 +24,22 @@ from postrun.nightly.history import Settings
 from postrun.nightly.index import Book
 from postrun.nightly.model import Row
 from postrun.nightly.run_night import Result
+from postrun.version import REPORT
 
 DAY = 86_400 * 10**9
 START = 1_795_243_200 * 10**9
 
 
 def row(run_id: str, **more: Any) -> Row:
-    plain: dict[str, Any] = {"state": "reported", "kind": "traces", "fingerprint": run_id * 2, "options": "o", "bytes": 10, "files": 2}
+    plain: dict[str, Any] = {
+        "state": "reported",
+        "kind": "traces",
+        "fingerprint": run_id * 2,
+        "options": "o",
+        "bytes": 10,
+        "files": 2,
+        "report_version": REPORT,
+    }
     return Row(id=run_id, **plain | more)
 
 

@@ -104,7 +104,7 @@ def test_nights_one_after_the_other(source: Path, trace: Path, tmp_path: Path) -
     shutil.rmtree(source / "c")
     third = told(source, "--out", out, *ONE_RULE)
     assert (sorted(third["reported"]), third["unchanged"], third["gone"], third["runs"]) == (["b", "d"], 2, ["c"], 5)
-    assert not (out / rows["b"]["folder"] / "report.json").exists()
+    assert (out / rows["b"]["folder"] / "report.json").exists()  # a link to it still works
     changed = json.loads((out / "runs" / "b" / "done.json").read_text())
     assert changed["fingerprint"] != rows["b"]["fingerprint"]
     assert (out / changed["folder"] / "report.json").exists()
@@ -210,12 +210,12 @@ def test_tickets_of_the_runs_of_this_night(source: Path, tmp_path: Path, monkeyp
 
     sent = []
 
-    def send(action: notify.Action, read_file: Any, *, link: str | None = None) -> str:
-        assert json.loads(read_file(f"{action.folder}/report.json"))["rules"]
+    def send(action: Any, read_file: Any, *, link: str | None = None) -> tuple[str, str]:
+        assert json.loads(read_file(f"{action.row.folder}/report.json"))["rules"]
         sent.append((action.rule, action.message.key.split("/")[1], link))
         if len(sent) == 1:
             raise InputError("the ticket system does not answer")
-        return "commented on 7"
+        return "commented on 7", "github:owner/repo#7"
 
     monkeypatch.setattr(notify, "send", send)
     monkeypatch.setenv("POSTRUN_GITHUB_TOKEN", "no-token")
@@ -225,9 +225,11 @@ def test_tickets_of_the_runs_of_this_night(source: Path, tmp_path: Path, monkeyp
     first = nightly(*arguments, *ALL_RULES)
     assert first.exit_code == 1, first.output
     assert sorted(run for _, run, _ in sent) == ["a", "b", "c"]
-    assert all(Path(str(link)).is_dir() for _, _, link in sent)
+    assert all(Path(str(link)).name == "report.json" and Path(str(link)).is_file() for _, _, link in sent)
     assert "--attach: any: github:owner/repo#7: the ticket system does not answer" in first.stderr
     assert first.stderr.count("ticket: commented on 7") == 2
+    recorded = [json.loads((out / "runs" / run / "done.json").read_text())["tickets"] for run in "abc"]
+    assert sorted(recorded) == [[], ["github:owner/repo#7"], ["github:owner/repo#7"]]
     assert nightly(*arguments, *ALL_RULES).exit_code == 0
     assert len(sent) == 3
     assert nightly(*arguments, "--index-only").exit_code == 0
@@ -235,6 +237,49 @@ def test_tickets_of_the_runs_of_this_night(source: Path, tmp_path: Path, monkeyp
     (tmp_path / "rules.toml").write_text("[[rules]]\n")
     wrong = nightly(*arguments, *ALL_RULES)
     assert (wrong.exit_code, "rules.toml" in wrong.stderr) == (2, True)
+
+
+RULE = """
+import postrun
+from limits import LIMIT
+
+
+class Found(postrun.Rule):
+    name = "Found"
+    parameters = (postrun.Parameter("limit", "", 1, 1, "positive", "a number"),)
+    condition = "always"
+    advice = "None."
+
+    def evaluate(self, run, parameters):
+        return postrun.Outcome("IssuesFound", triggered=1, datapoints=1, finding=f"{LIMIT} {parameters['limit']}", recommendation="None.")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["none", "processes"])
+def test_custom_rules_of_the_configuration_file_run(source: Path, tmp_path: Path, engine: str) -> None:
+    """The rule imports a file next to it; another content makes runs due."""
+    (tmp_path / "limits.py").write_text("LIMIT = 'beyond'\n")
+    (tmp_path / "own.py").write_text(RULE)
+    (tmp_path / "postrun.toml").write_text(f'custom_rule = ["{tmp_path}/own.py:Found?limit=7"]\n')
+    arguments = (source, "--out", tmp_path / "out", *ONE_RULE, "--engine", engine, "--config", tmp_path / "postrun.toml")
+    night = nightly(*arguments, "--fail-on", "Found")
+    assert (night.exit_code, "(Found)" in night.stderr) == (3, True), night.stderr
+    report = json.loads((tmp_path / "out" / "runs" / "a" / "latest" / "report.json").read_text())
+    assert [rule["finding"] for rule in report["rules"] if rule["rule"] == "Found"] == ["beyond 7"]
+    assert told(*arguments)["unchanged"] == 3
+    (tmp_path / "own.py").write_text(RULE + "\n# another version\n")
+    assert told(*arguments, "--dry-run")["runs"][0]["why"] == "other options"
+
+
+def test_a_machine_without_the_file_of_a_rule_gets_its_content(tmp_path: Path) -> None:
+    from postrun.nightly.work import _rule_file
+
+    file = tmp_path / "own.py"
+    assert _rule_file(b"A = 1", file, tmp_path / "first").read_bytes() == b"A = 1"
+    file.write_bytes(b"A = 1")
+    assert _rule_file(b"A = 1", file, tmp_path / "second") == file
+    assert _rule_file(b"A = 2", file, tmp_path / "third").read_bytes() == b"A = 2"
 
 
 # ------------------------------------------------------------------------------ processes of their own

@@ -223,7 +223,7 @@ def test_nights_one_after_the_other(runs: Path, local: dict[str, bytes], proxy: 
     page = out.read("index.html").decode()
     assert [link for link in links_of(page) if out.head(link) is None] == []
     assert f"{rows_of(out)[odd]['folder']}/report.html" in links_of(page)
-    assert out.head(f"{rows['captured']['folder']}/report.json") is None
+    assert out.head(f"{rows['captured']['folder']}/report.json") is not None  # a link to it still works
     assert {f"{row['folder']}/{name}" for row in rows_of(out).values() for name in row["written"]} <= {one.path for one in out.list()}
 
 
@@ -258,7 +258,7 @@ def test_reports_below_the_runs() -> None:
         ("s3://absent/small", "s3://reports/x", {}, "there is no bucket absent at"),
         ("s3://jobs/small", "s3://absent/x", {}, "there is no bucket absent at"),
         ("s3://jobs/nothing", "s3://reports/x", {}, "s3://jobs/nothing: no run found"),
-        ("s3://jobs/small", "READONLY", {}, "s3://reports/x/runs/a/claim.json: no permission for this"),
+        ("s3://jobs/small", "READONLY", {}, ".probe.json: no permission for this"),
     ],
 )
 def test_what_cannot_work_is_told_before_anything_is_done(
@@ -385,7 +385,7 @@ def test_a_night_that_is_killed_and_two_at_once() -> None:
     # It may have been killed between a run's marker and giving back the claim, which then stays.
     assert {path for path in objects if "claim" in path} <= {f"runs/{name}/claim.json" for name in done}
     assert {path for path in objects if path.startswith("runs/") and not path.endswith(("done.json", "claim.json"))} == {
-        f"{row['folder']}/report.json" for row in rows.values()
+        f"{folder}/report.json" for row in rows.values() for folder in (row["folder"], f"runs/{row['id']}/latest")
     }
     index = json.loads(out.read("index.json"))
     assert sorted((run["id"], run["state"]) for run in index["runs"]) == [(name, "reported") for name in "abcdefgh"]
@@ -400,7 +400,7 @@ def test_a_run_that_is_reported_twice_at_once() -> None:
         first, second = [future.result(120) for future in [pool.submit(work.report_run, task) for _ in range(2)]]
     assert (first.state, first.folder, first.verdicts) == (second.state, second.folder, second.verdicts)
     out = open_objects("s3://reports/twice")
-    assert [one.path for one in out.list()] == [f"{first.folder}/report.json", "runs/a/done.json"]
+    assert [one.path for one in out.list()] == [f"{first.folder}/report.json", "runs/a/done.json", "runs/a/latest/report.json"]
     assert rows_of(out)["a"] in [json.loads(json.dumps(row.to_json())) for row in (first, second)]
 
 

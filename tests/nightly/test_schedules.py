@@ -149,14 +149,11 @@ def test_what_the_service_calls_is_a_night(schedules: Path, source: Path, out: P
     assert workers * memory * 1e9 <= 0.85 * int(service["MemoryMax"].removesuffix("G")) * 2**30
 
 
-@pytest.mark.slow
-def test_the_lines_for_cron(schedules: Path, source: Path, out: Path) -> None:
+def _cron_commands(schedules: Path) -> list[str]:
     limits = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
     commands = []
     for line in (schedules / "postrun.crontab").read_text().splitlines():
-        if not line or line.startswith("#"):
-            continue
-        if re.match(r"[A-Z]+=", line):
+        if not line or line.startswith("#") or re.match(r"[A-Z]+=", line):
             continue
         *fields, command = line.split(None, 5)
         for field, (low, high) in zip(fields, limits, strict=True):
@@ -166,11 +163,38 @@ def test_the_lines_for_cron(schedules: Path, source: Path, out: Path) -> None:
                 assert all(low <= int(number) <= high for number in match.groups() if number is not None), line
         assert "%" not in command  # a line end to cron
         commands.append(command)
+    return commands
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", [0, 1])
+def test_the_lines_for_cron_mail_each_broken_run_once(first: int, schedules: Path, source: Path, out: Path) -> None:
+    """Whichever line comes first to a run prints and fails; then both are silent."""
+    commands = _cron_commands(schedules)
     assert len(commands) == 2
-    for command in commands:
+    (source / "bad").mkdir()
+    (source / "bad" / "trace.json").write_text("no trace")
+    printed = []
+    for command in (commands[first], commands[1 - first], commands[first]):
         words = [{"/data/runs": str(source), "/data/reports": str(out)}.get(word, word) for word in shlex.split(command)]
-        in_process(words)
-        assert indexed(out) == list(RUNS)
+        done = CliRunner().invoke(main, words[1:], env=QUICK)
+        printed.append((done.exit_code, done.output.strip()))
+    assert printed == [(3, "postrun: --fail-on: no report of bad"), (0, ""), (0, "")]
+    assert indexed(out) == ["a", "b", "bad", "team/d"]
+
+
+def test_every_schedule_of_nights_alarms(schedules: Path) -> None:
+    """Each call of a night has --fail-on, or its variable; the index has not."""
+    texts = {path: path.read_text() for path in schedules.rglob("*") if path.is_file() and "nightly" in path.read_text()}
+    nights = {path: text for path, text in texts.items() if re.search(r"^[^#\n]*postrun[\", ]+nightly[\", ]", text, re.MULTILINE)}
+    nights.pop(schedules / "slurm" / "index.sbatch")
+    nights.pop(schedules / "aws-batch" / "submit.sh")  # calls the job definition, and the index
+    assert len(nights) == 7
+    service = schedules / "systemd" / "postrun-nightly.service"
+    nights[service] += (schedules / "systemd" / "nightly.env").read_text()
+    assert [
+        path.name for path, text in nights.items() if not re.search(r"fail-on[\", ]+regression,error|FAIL_ON=regression,error", text)
+    ] == []
 
 
 # -- Kubernetes ------------------------------------------------------------------------------------------------------------

@@ -300,3 +300,21 @@ def test_limits_of_the_recording_are_in_the_comment() -> None:
     summary = report_json()["summary"] | {"warnings": [f"file {n} is cut" for n in range(6)], "caveats": ["Only 6 steps were profiled."]}
     text = comment(from_report(report_json(summary=summary)), markup.MARKDOWN)
     assert "Note: Only 6 steps were profiled.\n\nNote: file 0 is cut\n\n" in text
+
+
+@pytest.mark.parametrize(
+    ("dialect", "expected"),
+    [
+        (markup.MARKDOWN, "The whole report: `s3://reports/runs/resnet-2026-11-01/latest/report.html`"),
+        (markup.JIRA, "The whole report: {noformat}s3://reports/runs/resnet-2026-11-01/latest/report.html{noformat}"),
+        (markup.TEXTILE, "The whole report: @s3://reports/runs/resnet-2026-11-01/latest/report.html@"),
+        (markup.TEXT, "The whole report: s3://reports/runs/resnet-2026-11-01/latest/report.html"),
+        (markup.HTML, "The whole report: <code>s3://reports/runs/resnet-2026-11-01/latest/report.html</code>"),
+    ],
+)
+def test_a_place_that_no_browser_opens_can_be_copied(dialect: markup.Dialect, expected: str) -> None:
+    """No invisible character is in it, and no name in it ends the code."""
+    link = "s3://reports/runs/resnet-2026-11-01/latest/report.html"
+    message = Message("k", "run", "completed", "It was busy.", link=link)
+    assert expected in comment(message, dialect)
+    assert "s3://b/%7Bnoformat%7D%60%40x%7C%3Cb%3E/r" in comment(replace(message, link="s3://b/{noformat}`@x|<b>/r"), dialect)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -50,7 +51,8 @@ def rules_from(**table: Any) -> tuple[notify.Rule, ...]:
 
 
 def names(rules: Any, rows: list[Row], worse: Any = ()) -> list[str]:
-    return [action.message.run for action in notify.actions(rules, rows, worse)]
+    """Return the runs that the rules match, each with a ticket of its own."""
+    return [action.message.run for action in notify.actions([replace(rule, per="run") for rule in rules], rows, worse)]
 
 
 ROWS = [row("gpt-1"), row("bert-1", labels={"team": "text"}), row("gpt-2", verdicts={"CPUBottleneck": "IssuesFound"})]
@@ -67,12 +69,12 @@ ROWS = [row("gpt-1"), row("bert-1", labels={"team": "text"}), row("gpt-2", verdi
         ({"verdicts": ["any"], "labels": {"team": "vis*"}}, ["gpt-1", "gpt-2"]),
         ({"verdicts": ["any"], "labels": {"other": "*"}}, []),
         ({"regression": True}, ["gpt-2"]),
-        ({"regression": True, "run": "family-x"}, ["gpt-2"]),
+        ({"regression": True, "run": "gpt"}, ["gpt-2"]),
         ({"failed": True}, []),
     ],
 )
 def test_rules_choose_runs(table: dict[str, Any], expected: list[str]) -> None:
-    assert names(rules_from(**table), ROWS, [Worse("jobs/gpt-2", "family-x", "steps take 12% longer")]) == expected
+    assert names(rules_from(**table), ROWS, [Worse("jobs/gpt-2", "gpt", "steps take 12% longer")]) == expected
 
 
 def test_failed_runs_are_told_with_their_reason() -> None:
@@ -80,7 +82,8 @@ def test_failed_runs_are_told_with_their_reason() -> None:
     (action,) = notify.actions(rules_from(failed=True), [*ROWS, bad], ())
     assert action.message.lines == ("there is no report: the file is cut",)
     assert action.files == ()
-    assert action.title == "postrun: gpt-3: there is no report: the file is cut"
+    assert action.message.headline == "There is no report of this run."
+    assert action.title == "postrun: gpt: there is no report: the file is cut"
 
 
 @pytest.mark.parametrize(("to", "parts"), [("gitlab:g/p", True), ("github:o/r", True), ("jira:PROJ", False), ("redmine:project", False)])
@@ -94,27 +97,52 @@ def test_runs_of_another_night_or_still_running_are_no_matter() -> None:
     assert names(rules_from(verdicts="any", failed=True), [row("a", state="running"), row("b", state="waiting")]) == []
 
 
-def test_one_ticket_per_family_and_one_comment_per_version_of_a_run() -> None:
+def test_one_ticket_per_family_whatever_the_trigger() -> None:
+    """A message is about the newest run of the family and lists the others."""
+    rows = [row("gpt-2026-11-01", started_ns=1), row("gpt-2026-11-03", started_ns=3), row("gpt-2026-11-02", started_ns=2), row("bert-1")]
+    gpt, bert = notify.actions(rules_from(verdicts="any"), rows, ())
+    assert (gpt.ticket_key, bert.ticket_key) == ("slow/gpt", "slow/bert")
+    assert gpt.title == "postrun: gpt: issues found by LowGPUUtilization"
+    assert gpt.message.run == "gpt-2026-11-03"
+    assert gpt.message.lines == (
+        "issues found by LowGPUUtilization",
+        "Also gpt-2026-11-02: issues found by LowGPUUtilization",
+        "Also gpt-2026-11-01: issues found by LowGPUUtilization",
+    )
+    failed = [replace(one, state="failed", reason="the file is cut", verdicts={}) for one in rows]
+    assert [action.ticket_key for action in notify.actions(rules_from(failed=True), failed, ())] == ["slow/gpt", "slow/bert"]
+    assert len(notify.actions(rules_from(verdicts="any", per="run"), rows, ())) == 4
+
+
+def test_families_are_those_of_the_index() -> None:
+    """The label of a run and --family group the tickets as they group the page."""
+    labeled = row("a-1", labels={"team": "vision", "family": "big"})
+    (first, second) = notify.actions(rules_from(verdicts="any"), [labeled, row("b/x-9")], (), [re.compile("/(b)/")])
+    assert (first.ticket_key, second.ticket_key) == ("slow/big", "slow/b")
+
+
+def test_one_comment_per_version_of_a_run() -> None:
     rules = rules_from(regression=True)
-    worse = [Worse("jobs/gpt-1", "gpt", "slower"), Worse("jobs/gpt-2", "gpt", "slower"), Worse("jobs/gpt-2", "gpt", "more memory")]
-    first, second = notify.actions(rules, ROWS, worse)
-    assert first.ticket_key == second.ticket_key == "slow/gpt"
-    assert first.message.key != second.message.key
-    assert second.message.lines == ("slower", "more memory")
+    worse = [Worse("jobs/gpt-1", "gpt", "slower"), Worse("jobs/gpt-1", "gpt", "more memory")]
+    (action,) = notify.actions(rules, ROWS, worse)
+    assert action.message.lines == ("slower", "more memory")
     (newer,) = notify.actions(rules, [replace(ROWS[0], fingerprint="e" * 32)], worse)
-    assert newer.message.key != first.message.key
-    apart = notify.actions(rules_from(regression=True, per="run"), ROWS, worse)
-    assert len({action.ticket_key for action in apart}) == 2
+    assert newer.ticket_key == action.ticket_key
+    assert newer.message.key != action.message.key
 
 
 def test_more_than_the_limit_become_one_summary() -> None:
     rows = [row(f"gpt-{n}") for n in range(300)]
-    actual = notify.actions(rules_from(verdicts="any", limit=4), rows, ())
+    rules = rules_from(verdicts="any", limit=4, per="run")
+    actual = notify.actions(rules, rows, ())
     assert len(actual) == 4
     assert actual[-1].title == "postrun: slow: 297 more runs"
     assert actual[-1].message.lines[0] == "gpt-3: issues found by LowGPUUtilization"
-    assert actual[-1].message.lines[-1] == "and 97 more; the index has them all"
-    assert len(notify.actions(rules_from(verdicts="any", limit=4), rows[:4], ())) == 4
+    assert actual[-1].message.lines[-1] == "and 97 more runs; the index has them all"
+    assert len(notify.actions(rules, rows[:4], ())) == 4
+    (family,) = notify.actions(rules_from(verdicts="any", limit=4), rows, ())
+    assert len(family.message.lines) == 22
+    assert family.message.lines[-1] == "and 279 more runs; the index has them all"
 
 
 @pytest.mark.parametrize(
@@ -171,8 +199,9 @@ def test_a_ticket_is_opened_once_and_each_night_comments_on_it(server: tuple[Any
     rules = rules_from(to=to, verdicts="any", run="gpt-1", title="{family}: {reason} " + "x" * 400)
     for fingerprint in ("a" * 32, "a" * 32, "b" * 32):
         for action in notify.actions(rules, [replace(ROWS[0], fingerprint=fingerprint)], ()):
-            message = notify.send(action, read_file, settings=settings, options=OPTIONS, link="https://reports.example.org/r")
+            message, ticket = notify.send(action, read_file, settings=settings, options=OPTIONS, link="https://reports.example.org/r")
             assert message.startswith(f"slow: {to}: ")
+            assert re.fullmatch(rf"{to} (PROJ-)?\d+", ticket)
     assert len(fake.issues) == before + 1
     assert len(fake.written) == 2
     body = next(iter(fake.written.values()))["body"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -271,3 +273,13 @@ def test_errors_that_do_not_pass_are_told(proxy: FaultyProxy, objects: Objects, 
             action(objects)
         assert len(proxy.next_faults) < 1000 - 2  # it was tried again
         proxy.next_faults = []
+
+
+def test_a_signed_link_opens_one_object_without_credentials(objects: Objects) -> None:
+    objects.write("runs/a b/report.html", b"the report")
+    link = objects.signed("runs/a b/report.html", 3600)
+    with urllib.request.urlopen(link, timeout=30) as answer:
+        assert answer.read() == b"the report"
+    assert SECRET not in link
+    with pytest.raises(urllib.error.HTTPError):
+        urllib.request.urlopen(link.replace("report.html", "other.html"), timeout=30)

@@ -329,7 +329,7 @@ def test_a_night_reads_with_the_limit(tmp_path: Path) -> None:
         tmp_path / "runs", "-o", tmp_path / "out", "--engine", "none", "--settle", "0", "--format", "json", "--max-unpacked", "1MB"
     )
     assert output
-    [report] = (tmp_path / "out").rglob("report.json")
+    [report] = (tmp_path / "out").rglob("latest/report.json")
     assert "unpacks to more than the limit" in report.read_text()
 
 

@@ -1,0 +1,124 @@
+"""Retention removes the reports that a policy names, nothing that a ticket links to, and no run becomes due by it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from postrun.cli import main
+from postrun.ingest.object_store.objects import Objects
+from postrun.ingest.object_store.open import open_objects
+from postrun.nightly import night as nights
+from postrun.nightly import places
+from postrun.nightly.claims import Claims
+from postrun.nightly.model import Row
+from postrun.nightly.prune import PRUNED, Policy, plan, remove, reports_of
+
+DAY = 86_400 * 10**9
+
+
+def put(out: Objects, run_id: str, day: int, *, versions: int = 1, size: int = 100, **more: Any) -> Row:
+    """Write the files of a run that began on ``day``; its last version is the newest."""
+    for version in range(versions):
+        folder = f"{places.run_folder(run_id)}/{version:016x}-{'0' * 12}"
+        out.write(f"{folder}/report.html", b"x" * size)
+    out.write(f"{places.latest_folder(run_id)}/report.html", b"x" * size)
+    base: dict[str, Any] = {"state": "reported", "kind": "traces", "fingerprint": "f", "options": "o", "bytes": 1, "files": 1}
+    row = Row(id=run_id, folder=folder, written=("report.html",), started_ns=day * DAY, **base | more)
+    out.write(places.done(run_id), nights.marker(row))
+    return row
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Objects:
+    return open_objects(tmp_path / "out")
+
+
+def chosen(out: Objects, rows: list[Row], **policy: Any) -> tuple[dict[str, int], tuple[str, ...]]:
+    """Return the bytes that go by run, and the runs that tickets keep."""
+    known = {row.id: row for row in rows}
+    planned = plan(known, reports_of(out.list("runs/"), known), Policy(**policy))
+    return {one.row.id: one.bytes for one in planned.removals}, planned.kept
+
+
+def test_age_number_and_size(out: Objects) -> None:
+    """Each run has 200 bytes: its version and its copy in latest."""
+    rows = [put(out, f"gpt-{day}", day) for day in range(1, 6)] + [put(out, "bert-1", 2)]
+    assert chosen(out, rows, before_ns=3 * DAY) == ({"gpt-1": 200, "gpt-2": 200, "bert-1": 200}, ())
+    assert chosen(out, rows, keep=3) == ({"gpt-1": 200, "gpt-2": 200}, ())
+    assert chosen(out, rows, most_bytes=850) == ({"gpt-1": 200, "bert-1": 200}, ())
+    assert chosen(out, rows, most_bytes=1200) == ({}, ())
+    assert chosen(out, rows, before_ns=2 * DAY, most_bytes=850) == ({"gpt-1": 200, "bert-1": 200}, ())
+    assert chosen(out, rows, gone=frozenset({"gpt-4"})) == ({"gpt-4": 200}, ())
+
+
+def test_superseded_versions_go_and_the_newest_stays(out: Objects) -> None:
+    rows = [put(out, "a", 1, versions=3), put(out, "b", 2)]
+    assert chosen(out, rows, superseded=True) == ({"a": 200}, ())
+    assert chosen(out, rows, superseded=True, most_bytes=300) == ({"a": 400}, ())
+    known = {row.id: row for row in rows}
+    planned = plan(known, reports_of(out.list("runs/"), known), Policy(superseded=True))
+    assert [one.row.id for one in remove(out, planned.removals)] == ["a"]
+    assert {one.path for one in out.list("runs/a/")} == {"runs/a/done.json", "runs/a/latest/report.html", f"{rows[0].folder}/report.html"}
+
+
+def test_what_a_ticket_links_to_stays_unless_it_is_named(out: Objects) -> None:
+    rows = [put(out, "a", 1, tickets=("jira:PERF 12",), versions=2), put(out, "b", 2)]
+    assert chosen(out, rows, before_ns=9 * DAY) == ({"b": 200}, ("a",))
+    assert chosen(out, rows, before_ns=9 * DAY, superseded=True) == ({"a": 100, "b": 200}, ("a",))
+    assert chosen(out, rows, most_bytes=0) == ({"b": 200}, ("a",))
+    assert chosen(out, rows, before_ns=9 * DAY, ticketed=True) == ({"a": 300, "b": 200}, ())
+
+
+def test_runs_in_the_folder_of_another_are_told_apart(out: Objects) -> None:
+    """Runs may be called latest, or like the run above."""
+    rows = [put(out, "a", 1), put(out, "a/latest", 2, size=1), put(out, "a/b", 3, size=10)]
+    assert chosen(out, rows, most_bytes=22) == ({"a": 200}, ())
+    assert chosen(out, rows, before_ns=9 * DAY) == ({"a": 200, "a/latest": 2, "a/b": 20}, ())
+
+
+def test_a_run_that_another_night_has_or_has_reported_again_is_left(out: Objects) -> None:
+    rows = [put(out, "a", 1), put(out, "b", 2), put(out, "c", 3)]
+    known = {row.id: row for row in rows}
+    planned = plan(known, reports_of(out.list("runs/"), known), Policy(before_ns=9 * DAY))
+    with Claims(out) as night:
+        assert night.take(places.claim("a"))
+        put(out, "b", 2, fingerprint="g")
+        assert [one.row.id for one in remove(out, planned.removals)] == ["c"]
+    left = json.loads(out.read(places.done("c")))
+    assert (left["folder"], left["written"], left["warnings"], left["state"]) == (None, [], [PRUNED], "reported")
+
+
+def call(*arguments: Any) -> Any:
+    done = CliRunner().invoke(main, ["nightly", "prune", *map(str, arguments)])
+    assert done.exit_code == 0, done.output
+    return done
+
+
+def test_the_command_lists_first_and_removes_when_told(tmp_path: Path, out: Objects) -> None:
+    for day in (1, 2, 3):
+        (tmp_path / "in" / f"gpt-{day}").mkdir(parents=True)
+        (tmp_path / "in" / f"gpt-{day}" / "trace.json").write_text('{"traceEvents": []}')
+        put(out, f"gpt-{day}", day)
+    folder = tmp_path / "out"
+    before = sorted(one.path for one in out.list())
+    listed = call(folder, "--keep", "1")
+    assert listed.stdout.splitlines() == [
+        "gpt-1: 2 files, 0.0 MB: gpt has 1 newer run", "gpt-2: 2 files, 0.0 MB: gpt has 1 newer run",
+        "0.0 MB of 2 runs would be removed; --delete does it",
+    ]  # fmt: skip
+    assert sorted(one.path for one in out.list()) == before
+    data = json.loads(call(folder, "--keep", "1", "--delete", "--json").stdout)
+    assert (data["deleted"], data["bytes"], [one["id"] for one in data["runs"]]) == (True, 400, ["gpt-1", "gpt-2"])
+    index = {run["id"]: run for run in json.loads((folder / "index.json").read_text())["runs"]}
+    assert {run_id: run.get("folder") is not None for run_id, run in index.items()} == {"gpt-1": False, "gpt-2": False, "gpt-3": True}
+    assert call(folder, "--keep", "1").stdout.splitlines() == ["0.0 MB of 0 runs would be removed; --delete does it"]
+    # A run that is gone is forgotten; those that are pruned are known.
+    (tmp_path / "in" / "gpt-3" / "trace.json").unlink()
+    call(folder, "--gone-from", tmp_path / "in", "--delete")
+    assert sorted(one.path for one in out.list("runs/")) == ["runs/gpt-1/done.json", "runs/gpt-2/done.json"]
+    refused = CliRunner().invoke(main, ["nightly", "prune", str(folder)])
+    assert (refused.exit_code, "--older-than, --keep" in refused.stderr) == (2, True)
