@@ -37,9 +37,9 @@ RUNS_PER_DAY = 100
 
 def key(number: int) -> str:
     """Return the key of an object by its number in the order of the listing."""
-    run, place = divmod(number, PER_RUN)
+    run, of_run = divmod(number, PER_RUN)
     day, of_day = divmod(run, RUNS_PER_DAY)
-    return f"runs/{2024 + day // 360}/{day // 30 % 12 + 1:02}/{day % 30 + 1:02}/resnet-{of_day:03}/{NAMES[place]}"
+    return f"runs/{2024 + day // 360}/{day // 30 % 12 + 1:02}/{day % 30 + 1:02}/resnet-{of_day:03}/{NAMES[of_run]}"
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""Pages of a listing: the quick reading of what servers write equals that of a parser of XML, and leaves everything else to it."""
+"""Pages of a listing: the quick reading of usual answers equals that of a parser of XML, and leaves everything else to it."""
 
 from __future__ import annotations
 
