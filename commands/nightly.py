@@ -122,6 +122,8 @@ NIGHT_OPTIONS = [
     option("--fail-on", type=click.UNPROCESSED, callback=fail_on_words, metavar="LIST",
             help="Exit with code 3 if a run of this night has any of: issues (any rule), error (a rule or the report failed), regression, "
             "names of rules."),
+    option("--inventory", metavar="URL",
+            help="Read an S3 inventory instead of listing SOURCE: the folder of dated inventories, or a manifest.json in it."),
     option("--index-only", is_flag=True, help="Only update the index."),
     option("--dry-run", is_flag=True, help="Only list the runs that would be reported, and why."),
     option("--run-stores", is_flag=True,
@@ -237,6 +239,7 @@ def _wanted(source: str, options: dict[str, Any]) -> tuple[Wanted, tuple[str, ..
         until_ns=options["until"],
         in_flight=_in_flight(options["engine"], options["workers"]),
         generated_at_ns=option_values.generated_at(options["generated_at"]),
+        inventory=options["inventory"],
         **{name: options[name] for name in ("shard", "limit", "max_failures", "force", "retry_failed", "run_stores", "prefixes")},
     )
     return wanted, fail_on

@@ -25,7 +25,9 @@ _AT_ONCE: Final = 8  # folders
 
 
 def divided(source: str) -> tuple[str, str | None]:
-    """Return the part of a source without dates, and the rest; None if there are none. Raise UsageError for dates without a year."""
+    """Return the part of a source without dates, and the rest; None without dates.
+
+    Raise UsageError for dates without a year."""
     first = _FIELD.search(source)
     if first is None:
         return source, None
@@ -41,7 +43,9 @@ def divided(source: str) -> tuple[str, str | None]:
 
 
 def prefixes(pattern: str, since_ns: int | None, until_ns: int | None, now_ns: int) -> tuple[str, ...]:
-    """Return the prefixes of all days of a time, in order, and of one day around it. ``since_ns``: None is a week ago."""
+    """Return the prefixes of all days of a time, in order, and of one day around it.
+
+    ``since_ns``: None is a week before the end. ``until_ns``: None is now."""
     end = _moment(now_ns if until_ns is None else until_ns)
     start = end - _DEFAULT if since_ns is None else _moment(since_ns)
     days = (end.date() - start.date()).days + 2 * _ZONES.days + 1

@@ -39,7 +39,7 @@ _HEAD: Final = 1 << 18
 class Wanted:
     """The user's options for a night. Times in ns (Unix). ``since``, ``until``: limits for a run's newest object. ``shard``: (i, n), i from
     0. ``in_flight``: how many runs are handed out at a time. ``run_stores``: whether run stores are reported. ``prefixes``: beginnings of
-    the paths that are listed (dated.py); None: all."""
+    the paths that are listed (dated.py); None: all. ``inventory``: read instead of a listing (inventory.py)."""
 
     source: str
     out: str
@@ -57,6 +57,7 @@ class Wanted:
     generated_at_ns: int | None = None
     run_stores: bool = False
     prefixes: tuple[str, ...] | None = None
+    inventory: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +108,7 @@ def plan(source: Objects, out: Objects, wanted: Wanted, known: Mapping[str, Row]
     digest = places.options_digest(wanted.options)
     night = Night()
     seen: set[str] = set()
-    listing = dated.listing(source, wanted.prefixes)
+    listing = _listing(source, wanted)
     report_folders = own_folders(source.url, out.url)
     reports = left_out.LeftOut(left_out.nsight_folder, report_folders)
     stores = left_out.LeftOut(left_out.store_folder, report_folders)
@@ -127,6 +128,15 @@ def plan(source: Objects, out: Objects, wanted: Wanted, known: Mapping[str, Row]
     night.gone = tuple(sorted(listed - seen - stores.paths()))
     night.runs_known = len(known)
     return night
+
+
+def _listing(source: Objects, wanted: Wanted) -> Iterator[ObjectInfo]:
+    if wanted.inventory is None:
+        return dated.listing(source, wanted.prefixes)
+    from . import inventory
+
+    objects = inventory.listing(wanted.inventory, source)
+    return objects if wanted.prefixes is None else (one for one in objects if one.path.startswith(wanted.prefixes))
 
 
 def running(night: Night, digest: str) -> list[Row]:
