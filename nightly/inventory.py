@@ -59,14 +59,18 @@ def listing(url: str, source: Objects) -> Iterator[ObjectInfo]:
                     f"--inventory {url}: its file {file['key']} cannot be read ({type(error).__name__}); give another"
                 ) from error
             path.unlink()
-        table = pl.concat(parts).unique("path").sort("path") if parts else pl.DataFrame(schema=["path", "size", "e_tag", "modified"])
+        table = pl.concat(parts).sort("path") if parts else pl.DataFrame(schema=["path", "size", "e_tag", "modified"])
+        del parts
+    last = ""
     for rows in table.iter_slices(_ROWS):
         for path, size, etag, modified in rows.iter_rows():
-            if path and not path.endswith("/") and not is_ours(path):
-                if wrong := problem(path):
-                    source.left_out.append(f"{source.place(path)}: {wrong}")
-                else:
-                    yield ObjectInfo(path, size, f'"{etag}"' if etag else None, modified * 1_000_000)
+            if path == last or path.endswith("/") or is_ours(path):  # the root's own marker has an empty path
+                continue
+            last = path
+            if wrong := problem(path):
+                source.left_out.append(f"{source.place(path)}: {wrong}")
+            else:
+                yield ObjectInfo(path, size, f'"{etag}"' if etag else None, modified * 1_000_000)
 
 
 def _manifest(store: Objects, url: str, prefix: str) -> Mapping[str, Any]:

@@ -1,7 +1,7 @@
 """A long listing by several requests at a time: folders divide the names into ranges, whose pages are put together in order.
 
-The first page alone shows whether a listing is long. Ranges are not one per folder, so that many small folders cost no more requests than a
-listing in one go.
+The first pages are requested one after the other; they and the folders that they reach show how long the listing is. There are not more
+ranges than this length is worth, so the requests stay about as many as in one go.
 """
 
 from __future__ import annotations
@@ -24,19 +24,24 @@ _AT_ONCE: Final = 8  # requests
 _AHEAD: Final = 12  # ranges that are listed before their turn
 _PAGES: Final = 8  # of a range before its turn: bounds the memory
 _RANGES: Final = 256
-_ENOUGH: Final = 64  # folders that divide the names finely enough, and requests to look for them
+_FIRST: Final = 8  # pages in one go
+_PER_REQUEST: Final = 4  # Pages that are expected for each further request: for folders, and for a range
+_ENOUGH: Final = 64  # folders that divide the names finely enough
 _DEEP: Final = 4  # levels of folders
 
 
 def long_listing(page: Page, folders: Folders) -> Iterator[ObjectInfo]:
     """Yield all objects in order."""
-    infos, after = page(None)
-    yield from infos
-    if after is None:
-        return
+    after: str | None = None
+    for _ in range(_FIRST):
+        infos, after = page(after)
+        yield from infos
+        if after is None:
+            return
+    assert after is not None
     pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="postrun-listing")
     try:
-        bounds = [folder for folder in _bounds(pool, folders) if folder > after]
+        bounds = _bounds(pool, folders, after)
         ranges = deque(zip([after, *bounds], [*bounds, None], strict=True))
         pending: deque[tuple[Future[Part], str | None]] = deque()
         while ranges or pending:
@@ -67,17 +72,20 @@ def _part(page: Page, after: str, end: str | None) -> Part:
     return infos, after
 
 
-def _bounds(pool: ThreadPoolExecutor, folders: Folders) -> list[str]:
-    """Return folders that divide all names evenly, in order."""
-    level, found_folders, requests = [""], set[str](), 0
+def _bounds(pool: ThreadPoolExecutor, folders: Folders, after: str) -> list[str]:
+    """Return folders that divide the names behind ``after`` evenly, in order."""
+    level, known, behind, pages = [""], set[str](), list[str](), float(_PER_REQUEST)
     for _ in range(_DEEP):
-        requests += len(level)
+        if len(behind) >= _ENOUGH or not 0 < len(level) * _PER_REQUEST <= pages:
+            break
         try:
             level = [folder for inner in pool.map(folders, level) for folder in inner]
         except ObjectStoreError:  # without these requests, the listing only takes longer
             break
-        found_folders.update(level)
-        if not level or len(found_folders) >= _ENOUGH or requests + len(level) > _ENOUGH:
-            break
-    ordered = sorted(found_folders)
-    return ordered[:: -(-len(ordered) // _RANGES) or 1]
+        passed = sum(folder <= after for folder in level)
+        pages = _FIRST * (len(level) - passed + 1) / max(1, passed)
+        known.update(level)
+        behind = sorted(folder for folder in known if folder > after)
+        level = [folder for folder in level if folder > after or after.startswith(folder)]
+    count = min(_RANGES, int(pages / _PER_REQUEST))
+    return behind[:: -(-len(behind) // count)] if behind and count else []

@@ -55,7 +55,13 @@ def test_many_small_folders_cost_no_request_each() -> None:
     names = Names([f"run{number:05}/{file}" for number in range(3000) for file in "ab"])
     assert names.listed() == names.names
     assert names.looks == 1
-    assert names.pages <= 600 + ranges._RANGES
+    assert 600 + 100 < names.pages <= 600 + 600 / ranges._PER_REQUEST
+
+
+def test_a_listing_of_some_pages_more_costs_hardly_more_requests() -> None:
+    names = Names([f"run{number:03}/{file}" for number in range(50) for file in "ab"])
+    assert names.listed() == names.names
+    assert names.pages + names.looks <= 10 + 2
 
 
 def test_a_server_without_folders_is_listed_in_one_go() -> None:
@@ -71,14 +77,14 @@ def test_folders_of_dates_divide_the_names() -> None:
     names = Names([f"2026/{month:02}/{day:02}/run/{file}" for month in range(1, 13) for day in range(1, 29) for file in range(30)])
     assert names.listed() == names.names
     assert names.looks == 1 + 1 + 12  # the root, the year, its months
-    assert names.pages <= 1008 + ranges._RANGES
+    assert 1008 + 100 < names.pages <= 1008 + ranges._RANGES
 
 
 def test_a_folder_of_many_files_is_bounded_in_memory() -> None:
     names = Names([f"only/{number:06}" for number in range(2000)])
     listing_of_all = ranges.long_listing(names.page, names.folders)
-    assert len(list(islice(listing_of_all, 11))) == 11
-    assert names.pages <= 1 + 2 * ranges._PAGES
+    assert len(list(islice(listing_of_all, 81))) == 81
+    assert names.pages <= ranges._FIRST + 2 * ranges._PAGES
     listing_of_all.close()  # type: ignore[attr-defined]
 
 
@@ -87,6 +93,8 @@ def test_a_server_is_listed_by_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
         keys = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s", "AWS_CONFIG_FILE": "/dev/null"}
         clean_environment(monkeypatch, {**keys, "AWS_SHARED_CREDENTIALS_FILE": "/dev/null", "AWS_ENDPOINT_URL": server.endpoint})
 
+    monkeypatch.setattr(ranges, "_FIRST", 1)
+    monkeypatch.setattr(ranges, "_PER_REQUEST", 0.1)
     with small_s3("bucket") as server:
         connected(server)
         names = [f"day {day}/\u00fcber+{file}.json" for day in range(9) for file in range(300)] + ["day 3", "zz"]
@@ -104,6 +112,7 @@ def test_a_server_is_listed_by_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_many_folders_in_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     with small_s3("bucket") as server:
         monkeypatch.setattr(listing, "_FOLDER_PAGES", 2)
+        monkeypatch.setattr(ranges, "_FIRST", 1)
         keys = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s", "AWS_CONFIG_FILE": "/dev/null"}
         clean_environment(monkeypatch, {**keys, "AWS_SHARED_CREDENTIALS_FILE": "/dev/null", "AWS_ENDPOINT_URL": server.endpoint})
         server.buckets["bucket"] = {f"run{number:04}/a": b"" for number in range(2500)}
