@@ -235,6 +235,8 @@ def to_json(index: Index) -> bytes:
         "states": dict(index.states),
         "settings": {
             "regression_threshold_percent": index.settings.threshold_percent,
+            "regression_limits": {metric.key: metric.limit for metric in index.settings.metrics},
+            "baseline": index.settings.baseline,
             "regression_deviations": index.settings.deviations,
             "regression_history": index.settings.history,
             "fine_runs": index.settings.fine_runs,
