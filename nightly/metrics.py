@@ -57,7 +57,9 @@ METRICS: Final = (
 
 
 def with_limits(texts: Sequence[str], step_limit: float) -> tuple[Metric, ...]:
-    """Return the metrics with the limits of --regression: "gpu-busy=5", or "mfu=off". Raise UsageError."""
+    """Return the metrics with the limits of --regression. Raise UsageError.
+
+    ``texts``: such as "gpu-busy=5" or "mfu=off"."""
     limits: dict[str, float | None] = {STEP.key: step_limit}
     known = {metric.key: metric for metric in METRICS}
     for text in texts:
