@@ -25,7 +25,7 @@ _SPLIT_ABOVE: Final = 4_000_000_000  # bytes; as --split-above
 
 @dataclass(frozen=True, slots=True)
 class NightResult:
-    """What a night did. ``reported``, ``failed``: rows of the runs of this night. ``rows``: of every run in the index, by id.
+    """The result of a night. ``reported``, ``failed``: rows of the runs of this night. ``rows``: of every run in the index, by id.
 
     ``regressions``: of this night's runs. ``index``: address of index.html. ``stopped``: why the night ended early, or None.
     """
@@ -54,12 +54,13 @@ def run_night(
     redo: bool = False,
     base_url: str | None = None,
 ) -> NightResult:
-    """Report every run below ``source`` that is new or has changed, and write the index of all to ``out``; docs/nightly.md.
+    """Report every new or changed run below ``source``, and write the index.
 
-    ``source``, ``out``: folders or URLs. ``options``: of each report. ``settings``: of families and regressions. ``executor``: any executor
-    of ``concurrent.futures``, whose workers can import postrun and reach both places; it stays open, and time limits are its own. None:
-    processes of this machine, ``workers`` of them (None: one per processor), with ``timeout_s`` for each run. ``settle_s``: a run without
-    an end marker has ended when nothing was written to it for this long. ``base_url``: template of addresses in the index.
+    docs/nightly.md describes a night. ``source``, ``out``: folders or URLs. ``options``: of each report. ``settings``: of families and
+    regressions. ``executor``: any executor of ``concurrent.futures``, whose workers can import postrun and reach both places; it stays
+    open, and time limits are its own. None: processes of this machine, ``workers`` of them (None: one per processor), with ``timeout_s``
+    for each run. ``settle_s``: a run without an end marker has ended when nothing was written to it for this long. ``base_url``: template
+    of addresses in the index.
 
     Raises postrun.errors.PostrunError: InputError if a place cannot be used, UsageError for a mistake in the arguments.
     """

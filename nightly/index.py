@@ -261,7 +261,7 @@ def _part(name: str, values: Iterable[Any]) -> str:
 
 
 def _run(index: Index, row: Row) -> dict[str, Any]:
-    url = filled(index.base_url, f"{row.folder}/{file}") if index.base_url and (file := file_of(row)) else None
+    url = filled(index.base_url, f"{places.latest_folder(row.id)}/{file}") if index.base_url and (file := file_of(row)) else None
     return _short(row.to_json() | dict(index.added.get(row.id, {})) | {"url": url})
 
 

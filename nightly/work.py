@@ -375,7 +375,7 @@ def figures(report: Report) -> dict[str, Any]:
     ranks = {process.rank for process in report.processes if process.rank is not None}
     steps = main_steps(report.steps.steps)
     active = report.system_usage.gpu_active
-    memory = [usage.max for usage in report.system_usage.nodes if usage.metric == "gpu_memory"]
+    memory = [usage.max for usage in report.system_usage.nodes if usage.metric == "gpu_memory" and "controller" not in usage.unit]
     models = Counter(device.name for device in used if device.name)
     return {
         "name": report.run.name,

@@ -14,21 +14,21 @@ from postrun.nightly.model import ReportOptions
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("own", [True, False])
-def test_a_night_with_ones_own_executor_or_with_processes(tmp_path: Path, own: bool) -> None:
+@pytest.mark.parametrize("with_executor", [True, False])
+def test_a_night_with_an_executor_of_the_caller_or_with_processes(tmp_path: Path, with_executor: bool) -> None:
     small.write_run(tmp_path / "in" / "a", 1)
     (tmp_path / "in" / "bad").mkdir()
     (tmp_path / "in" / "bad" / "trace.json").write_text("no trace")
     options = ReportOptions(formats=("json",), rules=("StepOutlier",))
     with ThreadPoolExecutor(1) as threads:
-        executor = threads if own else None
+        executor = threads if with_executor else None
         night = postrun.run_night(tmp_path / "in", tmp_path / "out", options=options, executor=executor, workers=1, settle_s=0)
         assert [row.id for row in night.reported] == ["a"]
         assert [(row.id, row.reason is not None) for row in night.failed] == [("bad", True)]
         assert (night.index, sorted(night.rows), night.stopped) == (f"{tmp_path}/out/index.html", ["a", "bad"], None)
         again = postrun.run_night(tmp_path / "in", tmp_path / "out", options=options, executor=executor, workers=1, settle_s=0)
         assert (again.reported, again.failed, sorted(again.rows)) == ((), (), ["a", "bad"])
-        if own:
+        if with_executor:
             assert threads.submit(int).result() == 0  # it stays open
     assert json.loads((tmp_path / "out" / "index.json").read_text())["runs_total"] == 2
 

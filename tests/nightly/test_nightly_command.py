@@ -278,6 +278,17 @@ def test_custom_rules_of_the_configuration_file_run(source: Path, tmp_path: Path
     assert told(*arguments, "--dry-run")["runs"][0]["why"] == "other options"
 
 
+@pytest.mark.slow
+def test_a_custom_rule_that_fails_is_reported(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "limits.py").write_text("LIMIT = 1 / 0\n")
+    (tmp_path / "own.py").write_text(RULE)
+    (tmp_path / "postrun.toml").write_text('custom_rule = ["own.py:Found"]\n')  # relative to the file
+    arguments = (source, "--out", tmp_path / "out", *ONE_RULE, "--config", tmp_path / "postrun.toml")
+    night = nightly(*arguments, "--fail-on", "Found")
+    assert night.exit_code == 0
+    assert "Found failed in 3 runs, so it is not known whether they have an issue; --fail-on error" in night.stderr
+
+
 def test_a_machine_without_the_file_of_a_rule_gets_its_content(tmp_path: Path) -> None:
     from postrun.nightly.work import _rule_file
 
