@@ -58,6 +58,8 @@ def job_statistics(report: Report) -> Section:
     goodput = report.goodput if report.goodput is not None and report.goodput.percent is not None else None
     if goodput:
         lead += _usage(goodput)
+    elif report.goodput is not None and report.goodput.parts and report.goodput.absent:  # of a job that was recorded in part
+        lead += coded(f" {report.goodput.absent}")
     parts = (
         ("Before the first step" if job.captured_only else "Initialization", "host", job.initialization_ns, job.initialization_percent),
         ("Training loop", "computation", job.loop_ns, job.loop_percent),
@@ -123,7 +125,8 @@ def goodput_ring(work: Goodput) -> Figure | None:
     unknown = [GOODPUT_PARTS[part.name][0].lower() for part in work.parts if part.time_ns is None]
     notes = [
         f"Mean of {plural(work.ranks, 'rank')}." if work.ranks > 1 else "",
-        f"Not recorded separately: {', '.join(unknown)}." if unknown else "",
+        f"{plural(work.restarts, 'restart')}." if work.restarts else "",
+        f"Not known for the job: {', '.join(unknown)}; their time is in other parts." if unknown else "",
     ]
     return ring(
         "job-statistics-goodput",

@@ -57,7 +57,7 @@ def test_the_html_has_a_row_per_part(rich: Report) -> None:
         ["Data wait", "3 min", "24.0 GPU-min", "5.0%"],
         ["After the last step", "6 min", "48.0 GPU-min", "10.0%"],
     ]
-    assert words(legend.html_note or "") == "Mean of 2 ranks. Not recorded separately: checkpoint."
+    assert words(legend.html_note or "") == "Mean of 2 ranks. Not known for the job: checkpoint; their time is in other parts."
     blocks = {target: [getattr(block, "id", None) for block in section.blocks_for(target) if block] for target in ("html", "pdf")}
     assert blocks["html"] == ["job-statistics-goodput", "job-statistics-times"]
     assert blocks["pdf"] == ["job-statistics-parts", "job-statistics-times"]
@@ -65,18 +65,19 @@ def test_the_html_has_a_row_per_part(rich: Report) -> None:
 
 def test_without_gpus_there_is_no_gpu_time(rich: Report) -> None:
     parts = tuple(dataclasses.replace(part, gpu_hours=None) for part in GOODPUT.parts)
-    section = job_statistics(of(rich, parts=parts, gpus=0, gpu_hours=None, cost=None, energy_joules=None, ranks=1))
+    section = job_statistics(of(rich, parts=parts, gpus=0, gpu_hours=None, cost=None, energy_joules=None, ranks=1, restarts=1))
     assert words(section.lead).endswith(" Goodput is 75.0%.")
     legend = section.figures["goodput"].legend
     assert legend is not None
     assert [column.label for column in legend.columns] == ["Part", "Time", "Of the job"]
-    assert legend.html_note == "Not recorded separately: checkpoint."
+    assert words(legend.html_note or "") == "1 restart. Not known for the job: checkpoint; their time is in other parts."
 
 
 def test_an_unknown_goodput_leaves_the_phases(rich: Report) -> None:
     section = job_statistics(of(rich, percent=None, absent="The goodput is unknown."))
-    assert "oodput" not in section.lead
+    assert section.lead.endswith(" The goodput is unknown.")
     assert list(section.figures) == ["parts"]
+    assert "oodput" not in job_statistics(of(rich, percent=None, absent="The goodput is unknown.", parts=())).lead
     assert "Goodput" not in markdown(of(rich, percent=None)).decode()
 
 
