@@ -27,6 +27,7 @@ from ..toolkit.contents import PROCESSES
 from ..toolkit.intervals import difference, intersection, length_inside, union
 from ..toolkit.places import process_conditions
 from ..toolkit.windows import recorded, windows
+from .job_statistics import job_times
 
 NOT_RECORDED: Final = "not_recorded"
 LOST: Final = "lost_steps"
@@ -235,7 +236,8 @@ def _periods(lanes: list[list[_Attempt]], start: int, end: int) -> dict[str, pl.
 def _unrecorded(store: Store, lanes: list[list[_Attempt]], start: int, end: int) -> pl.DataFrame:
     """Return when the steps of each lane were not recorded.
 
-    A process whose source has neither sessions of the recorder nor profile windows was recorded all the time.
+    A process whose source has neither sessions of the recorder nor profile windows was recorded all the time. `postrun record` starts the
+    recorder with the process.
     """
     sessions, profiled = _by_process(recorded(store)), _by_process(windows(store, "process"))
     stopped: set[int | None] = set()
@@ -244,6 +246,7 @@ def _unrecorded(store: Store, lanes: list[list[_Attempt]], start: int, end: int)
         facts = store.frame("SELECT process, min(process_started_ns), bool_or(stopped) FROM recorded_window GROUP BY process").rows()
         stopped = {process for process, _, early in facts if early}
         began = {process: at for process, at, _ in facts if at is not None}
+    from_start = job_times(store)[0] is not None
     rows: list[tuple[int, int, int]] = []
     for lane, attempts in enumerate(lanes):
         lows = [start, *(attempt.last for attempt in attempts)]
@@ -254,8 +257,8 @@ def _unrecorded(store: Store, lanes: list[list[_Attempt]], start: int, end: int)
                 continue
             before, after = (low, spans[0][0]), (spans[-1][1], high)
             if attempt.process in sessions:
-                numbered = attempt.first_number is not None and attempt.first_number <= _FIRST_NUMBERS
-                before = (before[1] if numbered else max(low, began.get(attempt.process, low)), before[1])
+                known = from_start or (attempt.first_number is not None and attempt.first_number <= _FIRST_NUMBERS)
+                before = (before[1] if known else max(low, began.get(attempt.process, low)), before[1])
                 ended = number + 1 < len(attempts) or attempt.process not in stopped
                 after = (after[1] if ended else after[0], after[1])
             between = [(first[1], second[0]) for first, second in pairwise(spans)]

@@ -80,7 +80,7 @@ def restarted_job() -> tuple[Rows, Rows, Rows]:
     ranges += [ranged("validate", 62, 66, 1), ranged("checkpoint", 66, 67, 1)]
     sessions = [
         {"process": 0, "first_ns": at(1.5), "last_ns": at(34), "process_started_ns": at(1), "stopped": False},
-        {"process": 1, "first_ns": at(40), "last_ns": at(70), "process_started_ns": at(40), "stopped": False},
+        {"process": 1, "first_ns": at(41), "last_ns": at(70), "process_started_ns": at(40), "stopped": False},
     ]
     return steps, [*map(marked, steps), *ranges], sessions
 
@@ -185,20 +185,30 @@ def test_time_outside_of_profile_windows_is_not_recorded(make_store: Callable[..
     assert result.gpu_hours == pytest.approx(100 / 3600)
 
 
-@pytest.mark.parametrize(("number", "stopped", "expected"), [
-    (0, False, {"initialization": 3, "not_recorded": 1, "tail": 3}),
-    (9, False, {"initialization": 2, "not_recorded": 2, "tail": 3}),
-    (0, True, {"initialization": 3, "not_recorded": 3, "tail": 1}),
+SAMPLED = {
+    "source": [{"id": 0, "format": "hosted system metrics", "first_ns": at(0), "last_ns": at(10)}],
+    "sample": [{"node": 0, "metric": "cpu_utilization", "unit": 0, "time_ns": at(second), "value": 9.0} for second in (0, 10)],
+}
+
+
+@pytest.mark.parametrize(("limits", "number", "stopped", "expected"), [
+    ({"run": job(0, 10)}, 9, False, {"initialization": 3, "not_recorded": 1, "tail": 3}),
+    ({"run": job(0, 10)}, 9, True, {"initialization": 3, "not_recorded": 3, "tail": 1}),
+    (SAMPLED, 0, False, {"initialization": 3, "not_recorded": 1, "tail": 3}),
+    (SAMPLED, 9, False, {"initialization": 2, "not_recorded": 2, "tail": 3}),
 ])  # fmt: skip
-def test_gaps_of_the_recorder(make_store: Callable[..., Store], number: int, *, stopped: bool, expected: dict[str, float]) -> None:
+def test_gaps_of_the_recorder(
+    make_store: Callable[..., Store], limits: dict[str, Rows], number: int, *, stopped: bool, expected: dict[str, float]
+) -> None:
     # The process starts at 1 s, its recorder at 2 s, and its steps at 3 s. The recorder pauses from 5 s to 6 s and ends at 8 s, 1 s after
-    # the steps. Unless it stopped before the process, the job ends at 10 s without a step. A first step 9 may not be the first one.
+    # the steps. Unless it stopped before the process, the job ends at 10 s without a step. `postrun record` starts the recorder with the
+    # process. Otherwise, the process may have run steps before step 9.
     steps = [step(number, 3, 5), step(number + 4, 6, 7)]
     sessions = [
         {"process": 0, "first_ns": at(first), "last_ns": at(last) - 1, "process_started_ns": at(1), "stopped": stopped and last == 8}
         for first, last in ((2, 5), (6, 8))
     ]
-    result = of(make_store(run=job(0, 10), step=steps, recorded_window=sessions))
+    result = of(make_store(step=steps, recorded_window=sessions, **limits))
     known = {name: time for name, time in seconds(result).items() if time is not None and name != "productive"}
     assert known == expected
     assert result.percent is None
