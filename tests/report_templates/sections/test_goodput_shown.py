@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
+import pytest
+from postrun import api
 from postrun.analysis.report import Report
 from postrun.analysis.report.goodput import Goodput, GoodputPart
 from postrun.analysis.run.goodput import PARTS
 from postrun.report_templates.output.markdown import markdown
 from postrun.report_templates.sections.job_statistics import GOODPUT_PARTS, job_statistics
+from postrun.simulate import Problems, write_demo
 
 S = 10**9
 
@@ -86,3 +90,18 @@ def test_the_line_in_markdown(rich: Report) -> None:
         "- Goodput: 75.0% of 8.00 GPU-h (`/goodput/percent`); initialization 10.0%, data wait 5.0%, after the last step 10.0%"
     )  # fmt: skip
     assert line in words(markdown(of(rich)).decode()).split("\n")
+
+
+@pytest.mark.slow
+def test_the_parts_of_a_simulated_run_agree_with_its_phases(tmp_path: Path) -> None:
+    write_demo(tmp_path / "run", steps=4, problems=Problems(straggler_rank=1), nodes=2, gpus_per_node=1)
+    report = api.analyze(tmp_path / "run", rules=[])
+    work, job = report.goodput, report.job_statistics
+    assert work is not None
+    assert work.percent is not None
+    times = {part.name: part.time_ns or 0 for part in work.parts}
+    assert sum(times.values()) == 2 * (job.duration_ns or 0)  # two processes recorded all of their steps
+    assert (times["initialization"], times["tail"]) == (2 * (job.initialization_ns or 0), 2 * (job.finalization_ns or 0))
+    assert times["productive"] + times["slow_excess"] + times["evaluation"] == 2 * (job.loop_ns or 0)
+    assert times["evaluation"] == next(phase.total_ns for phase in report.framework.phases if phase.name == "EVAL")
+    assert f"Goodput is {work.percent:.1f}% of " in words(job_statistics(report).lead)
