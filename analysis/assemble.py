@@ -37,6 +37,7 @@ from .rules.evidence.run_data import RunData
 from .run import run_info
 from .run.actions import actions
 from .run.code_coverage import coverage_notes
+from .run.goodput import goodput
 from .run.job_strip import job_strip
 from .run.summary import summary
 from .run.summary_data import SummaryData
@@ -113,7 +114,13 @@ def _report(store: Store, options: Options) -> Report:
         gpu_time=gpu_time(store, data.whole_devices),
     )
     ranked, recommended = actions(report)
-    report = replace(report, findings=ranked, actions=recommended, job_strip=job_strip(store, report))
+    report = replace(
+        report,
+        findings=ranked,
+        actions=recommended,
+        job_strip=job_strip(store, report),
+        goodput=goodput(store, report, data.step_data, options.price_per_gpu_hour),
+    )
     page = SummaryData(report, data.whole_devices, _loader_recorded(data), _traced(store))
     return replace(report, summary=summary(page))
 
@@ -172,6 +179,7 @@ def _plain(options: Options, selection: Selection, rules: Sequence[RuleResult]) 
         "rules": [result.rule for result in rules],
         "parameters": changed,
         **({"peaks": dict(options.peaks)} if options.peaks else {}),
+        **({"price_per_gpu_hour": list(options.price_per_gpu_hour)} if options.price_per_gpu_hour else {}),
     }
 
 

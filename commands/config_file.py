@@ -39,7 +39,8 @@ THRESHOLDS: Final = frozenset(
 )
 """Options (with ``_``) that a found file may set and that can change a verdict (of ``rules``: parameters only)."""
 FOUND_MAY_SET: Final = THRESHOLDS | {
-    "dashboard", "format", "histogram", "name", "paper", "sections", "theme", "timeline_events", "title", "top", "verbose",
+    "dashboard", "format", "histogram", "name", "paper", "price_per_gpu_hour", "sections", "theme", "timeline_events", "title", "top",
+    "verbose",
 }  # fmt: skip
 """Options (with ``_``) that a file may set that was found, not named: display and thresholds (of ``rules``: parameters only).
 

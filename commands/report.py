@@ -76,6 +76,7 @@ def plan_report(options: dict[str, Any], quiet: bool) -> tuple[ReportPlan, tuple
             generated_at_ns=option_values.generated_at(options["generated_at"]),
             name=options["name"],
             peaks=options["peaks"],
+            price_per_gpu_hour=options["price_per_gpu_hour"],
         ),
         IngestOptions(**{field.name: options[field.name] for field in dataclasses.fields(IngestOptions) if field.name in options}),
     )

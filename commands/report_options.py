@@ -166,6 +166,8 @@ TIMELINE_EVENTS = option("--timeline-events", type=Number(0, 2_000_000), default
                          help="Maximum events in the timeline; the rest are merged with their neighbors. 0: no timeline.")  # fmt: skip
 PEAK = option("--peak", "peaks", multiple=True, type=Listed(r"[\s,;]+"), callback=_peaks, metavar="TYPE=TFLOPS",
               help="Peak of the GPUs, such as bf16=989 or memory=3350 (GB/s), instead of the published one; may be repeated.")  # fmt: skip
+PRICE = option("--price-per-gpu-hour", callback=parsed(option_values.price), metavar="PRICE",
+               help="Price of a GPU-hour with its currency, such as '2.50 USD', for the cost of the job.")  # fmt: skip
 GENERATED_AT = option("--generated-at", metavar="TIME", help="Timestamp to print (ISO 8601, UTC), for reproducible output. "
                       "SOURCE_DATE_EPOCH also works.")  # fmt: skip
 BRAND = [
@@ -198,6 +200,7 @@ REPORT_OPTIONS = [
     TOP,
     option("--histogram", "histograms", multiple=True, metavar="NAME", help="Draw the durations of this annotation; may be repeated."),
     PEAK,
+    PRICE,
     TIMELINE_EVENTS,
     PAPER,
     *LOOK,

@@ -74,6 +74,14 @@ def peak(value: str) -> tuple[str, str]:
     return name.strip(), number.strip()
 
 
+def price(value: str) -> tuple[float, str]:
+    """Return the amount and the currency of --price-per-gpu-hour."""
+    match = re.fullmatch(r"\s*(\d{1,12}(?:\.\d{1,12})?)\s*([^\d\s.,+-][^\d\s]{0,9})\s*", value)
+    if match is None:
+        raise UsageError(f"{value!r} is not a price; write it with its currency, like '2.50 USD'")
+    return float(match[1]), match[2]
+
+
 _UNITS: Final = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
 
 

@@ -14,11 +14,12 @@ GARBAGE: Final = "garbage collection"
 CHECKPOINT: Final = "checkpoint"
 
 # Names of functions in stacks ("gc.collect" is built in), ranges and operators. Activation checkpointing saves no file.
+SAVING: Final = (
+    r"(?i)save_?(checkpoint|state|pretrained)|checkpoint_?sav|(torch|dcp|checkpoint)\.save\b|torch/serialization\.py\(\d+\): save$"
+)
 _NAMES: Final = {
     GARBAGE: r"(?i)(^|[^a-z])gc([^a-z]|$)|garbage.?collect|built-in (function|method) (gc\.)?collect\b",
-    CHECKPOINT: (
-        r"(?i)save_?(checkpoint|state|pretrained)|checkpoint_?sav|(torch|dcp|checkpoint)\.save\b|torch/serialization\.py\(\d+\): save$"
-    ),
+    CHECKPOINT: SAVING,
 }
 # Compilation that PyTorch records in operators and ranges. Names of compiled regions are not compilation.
 COMPILATION_NAMES: Final = r"(?i)dynamo_timed|_compile\.|compile_fx|inductor.*compil|triton.*compil|autotun"

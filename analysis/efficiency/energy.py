@@ -1,4 +1,4 @@
-"""Energy of the GPUs in the measured time, from samples of their power."""
+"""Energy of the GPUs in the measured time and in the complete job, from samples of their power."""
 
 from __future__ import annotations
 
@@ -51,6 +51,18 @@ def step_energy(store: Store, work: pl.DataFrame, measured: MeasuredTime, model_
         joules_per_step=joules / measured.periods if measured.periods else None,
         joules_per_tflop=joules / (model_flop / 1e12) if model_flop else None,
     )
+
+
+def job_energy(store: Store, start_ns: int, end_ns: int, gpus: int) -> float | None:
+    """Integrate the power of all GPUs over the job (J), as :func:`step_energy` does.
+
+    None unless each GPU has samples over at least 95% of the time."""
+    if not gpus or not store.has_rows("sample"):
+        return None
+    job = pl.DataFrame({"start": [start_ns], "end": [end_ns]})
+    watts = [_mean_watts(samples, job) for _, samples in store.frame(_SAMPLES).group_by("node", "unit", maintain_order=True)]
+    known = [power for power in watts if power is not None]
+    return sum(known) * (end_ns - start_ns) / 1e9 if len(known) == len(watts) == gpus else None
 
 
 def _mean_watts(samples: pl.DataFrame | None, windows: pl.DataFrame) -> float | None:

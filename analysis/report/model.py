@@ -31,6 +31,7 @@ from .device import (
 from .efficiency import Efficiency
 from .first_page import Actions, JobStrip
 from .framework import Annotations, Framework
+from .goodput import Goodput
 from .json_text import json_text
 from .machine import CounterSeries, GpuMemory, SystemUsage
 from .modules import Module, ModuleCoverage, SourceLine
@@ -98,6 +99,7 @@ class Report:
     gpu_time: GpuTime | None = None  # of all GPUs; None without GPU activity
     job_strip: JobStrip | None = None  # None if nothing is known beyond the profile window
     actions: Actions | None = None  # None without findings
+    goodput: Goodput | None = None  # None in a report of an earlier version
     schema_version: int = field(default=SCHEMA_VERSION)
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Annotated ranges in which a process waits for data."""
+"""Annotated ranges by name, on the threads of the steps: those in which a process waits for data, and others."""
 
 from __future__ import annotations
 
@@ -36,9 +36,17 @@ def loading_ranges(store: Store) -> pl.DataFrame:
     ranges on their threads count: a thread that loads ahead of the step keeps no step waiting. Ranges that never ended are left out, as are
     those of phases, which the hosted profiler recorded in its own way.
     """
+    return named_ranges(store, DATA_LOADING)
+
+
+def named_ranges(store: Store, pattern: str) -> pl.DataFrame:
+    """Return the ranges whose name has a match of ``pattern``.
+
+    The columns and the ranges that are left out are those of :func:`loading_ranges`.
+    """
     if not store.has_rows("annotation"):
         return pl.DataFrame(schema=_SCHEMA)
-    return store.frame(_RANGES, [DATA_LOADING]).select("process", "start", "end", name=base_name(pl.col("text")))
+    return store.frame(_RANGES, [pattern]).select("process", "start", "end", name=base_name(pl.col("text")))
 
 
 def loading_recorded(store: Store, loading: pl.DataFrame | None = None) -> bool:

@@ -15,10 +15,12 @@ from ...analysis.framework.host_records import leading_functions
 from ...analysis.report.device import Kernel
 from ...analysis.report.model import Report
 from ...analysis.report.rules import Finding, RuleParameter, RuleResult
+from ...analysis.run.goodput import HOUR_NS
 from ...analysis.run.summary_data import profile_window
 from ...analysis.toolkit.wording import shape_text
-from ..sections.actions import ActionRow, action_rows, savings_head
+from ..sections.actions import ActionRow, action_rows, gpu_time, savings_head
 from ..sections.data_quality import data_quality
+from ..sections.job_statistics import GOODPUT_PARTS
 from ..sections.verdicts import counted, judged
 from ..text import labels
 from ..text.formats import UNKNOWN, capitalized, count, duration, moment, percent, percent_of, plural, sentences, united
@@ -143,6 +145,7 @@ class _Page:
             f"Data quality: {self._say(data_quality(report).lead.unescape())}",
             *self._tiles(),
             *self._utilization(),
+            *self._goodput(),
             f"Written by: {self._say(writer)}",
         ]
         yield bullets(items)
@@ -178,6 +181,16 @@ class _Page:
         names = [self._name(" ".join(filter(None, (row.operator, shape_text(row.input_dims))))) for row in losses]
         lost = ", ".join(f"{name} {duration(row.lost_ns)}" for name, row in zip(names, losses, strict=True))
         return [f"Efficiency: {text} (`/efficiency/mfu_percent`)" + (f"; most time lost against the roof: {lost}" if lost else "")]
+
+    def _goodput(self) -> list[str]:
+        """Write the share of productive steps, and the parts of the rest."""
+        work = self._report.goodput
+        if work is None or work.percent is None:
+            return []
+        rest = [part for part in work.parts if part.time_ns and part.name != "productive"]
+        parts = [f"{GOODPUT_PARTS[part.name][0].lower()} {percent(part.percent)}" for part in rest]
+        used = "" if work.gpu_hours is None else f" of {gpu_time(work.gpu_hours * HOUR_NS, work.gpus)}"
+        return [f"Goodput: {percent(work.percent)}{used} (`/goodput/percent`)" + (f"; {', '.join(parts)}" if parts else "")]
 
     # -- where time went ---------------------------------------------------------------------------------------------------
 

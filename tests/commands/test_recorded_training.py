@@ -98,6 +98,29 @@ def test_parts_of_the_average_step(report: Report, tables: dict[str, Rows]) -> N
     assert "The largest avoidable loss is waiting for data (up to " in report.summary.headline
 
 
+def test_goodput(report: Report, tables: dict[str, Rows]) -> None:
+    goodput, job = report.goodput, report.job_statistics
+    assert goodput is not None
+    assert job.started_at_ns is not None
+    assert job.ended_at_ns is not None
+    # A step reaches from the end of the one before, and loads data within its range.
+    starts = [row["start_ns"] for row in ranges(tables, "step")]
+    ends = [row["start_ns"] + row["duration_ns"] for row in ranges(tables, "step")]
+    loads = [row["duration_ns"] for row in ranges(tables, "data loading")]
+    works = [end - start - load for start, end, load in zip([starts[0], *ends[:-1]], ends, loads, strict=True)]
+    low, median, high = statistics.quantiles(works, n=4, method="inclusive")
+    slow = [work for work in works if work > high + 1.5 * (high - low)]
+    times = {part.name: part.time_ns for part in goodput.parts}
+    assert sum(time or 0 for time in times.values()) == goodput.wall_ns == job.ended_at_ns - job.started_at_ns
+    expected = {
+        "initialization": starts[0] - job.started_at_ns, "productive": sum(works) - sum(slow) + len(slow) * median,
+        "slow_excess": sum(slow) - len(slow) * median, "data_wait": sum(loads), "checkpoint": None, "evaluation": None, "lost_steps": 0,
+        "restart_gap": 0, "between_steps": 0, "tail": job.ended_at_ns - ends[-1], "not_recorded": 0,
+    }  # fmt: skip
+    assert times == {name: None if time is None else pytest.approx(float(time), abs=STEPS) for name, time in expected.items()}
+    assert goodput.percent == pytest.approx(100 * (times["productive"] or 0) / goodput.wall_ns)
+
+
 def test_the_planted_step_is_named_with_its_cause(report: Report, tables: dict[str, Rows]) -> None:
     lengths = [float(row["duration_ns"]) for row in ranges(tables, "step")]
     limit = statistics.fmean(lengths) + 5 * statistics.pstdev(lengths)

@@ -17,7 +17,7 @@ import duckdb
 import postrun
 import pytest
 from click.testing import CliRunner, Result
-from postrun import cli
+from postrun import cli, option_values
 from postrun.analysis import Options
 from postrun.analysis.report import Report
 from postrun.analysis.rules.engine.catalogue import RULES
@@ -79,6 +79,7 @@ def test_every_option_reaches_the_report(stub: Stub, tmp_path: Path) -> None:
         "--top", "3", "--histogram", "forward", "--timeline-events", "9", "--paper", "letter", "--sections", "steps,-rules",
         "--theme", "dark", "--title", "Mine", "--redact", "hosts,users", "--name", "night", "--generated-at", "1970-01-01T00:00:02",
         "--memory-limit", "2GB", "--threads", "3", "--max-unpacked", "50GB", "--peak", "bf16=900,memory=3e3", "--peak", "FP8=1800",
+        "--price-per-gpu-hour", "2.50 USD",
     ]  # fmt: skip
     done = call("report", "a", "b", "-o", tmp_path, *more)
     assert done.exit_code == 0, done.output
@@ -87,13 +88,31 @@ def test_every_option_reaches_the_report(stub: Stub, tmp_path: Path) -> None:
     look = Look(("steps", "-rules"), "dark", "Mine")
     assert output == OutputOptions(tmp_path, ("json", "html"), "Letter", look, 9)
     assert named["options"] == Options(
-        top=3, histograms=("forward",), generated_at_ns=2 * 10**9, name="night", peaks={"bf16": 900, "memory": 3000, "fp8": 1800}
+        top=3,
+        histograms=("forward",),
+        generated_at_ns=2 * 10**9,
+        name="night",
+        peaks={"bf16": 900, "memory": 3000, "fp8": 1800},
+        price_per_gpu_hour=(2.5, "USD"),
     )
     assert named["ingest_options"] == IngestOptions("2GB", 3, "50GB", ("hosts", "users"))
     chosen = {one.rule.name: one.parameters for one in named["selection"].rules}
     assert set(chosen) == {"StepOutlier", "HostBound"}
     assert chosen["StepOutlier"]["stddev"] == 7
     assert named["selection"].preset == "service"
+
+
+@pytest.mark.parametrize(("text", "price"), [("0.5EUR", (0.5, "EUR")), ("3 €", (3.0, "€")), (" 12.25 CHF ", (12.25, "CHF"))])
+def test_a_price_has_an_amount_and_a_currency(text: str, price: tuple[float, str]) -> None:
+    assert option_values.price(text) == price
+
+
+@pytest.mark.parametrize("text", ["2.5", "USD", "-1 USD", "2,5 EUR", "1e3 USD", "2 US dollars", "nan USD", ""])
+def test_a_price_without_amount_or_currency_is_wrong(stub: Stub, text: str) -> None:
+    done = call("report", "run", "--price-per-gpu-hour", text)
+    assert done.exit_code == 2
+    assert "write it with its currency, like '2.50 USD'" in done.output
+    assert not stub.calls
 
 
 def test_a_name_of_the_configuration_that_the_run_does_not_have_is_a_note(stub: Stub, tmp_path: Path) -> None:
