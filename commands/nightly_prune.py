@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..errors import UsageError
+from ..errors import InputError, UsageError
+from ..ingest.object_store.objects import MOST_LEFT_OUT
 from ..messages import echo_line
 from ..nightly import options as words
 from .nightly import FAMILY
 from .parts import Number, option, parsed, print_json, with_options
 from .report_options import size_of
+
+if TYPE_CHECKING:
+    from ..nightly.model import Row
 
 PRUNE_OPTIONS = [
     option("--older-than", callback=parsed(lambda text: words.moment(text, time.time_ns())), metavar="TIME",
@@ -39,15 +44,13 @@ def nightly_prune(out: str, as_json: bool, **options: Any) -> None:
     from ..analysis.toolkit.wording import plural
     from ..ingest.object_store.open import open_objects
     from ..nightly import prune as pruning
-    from ..nightly.history import Settings
     from ..nightly.index import Book
     from ..nightly.places import RUNS
 
     if not any(options[name] for name in ("older_than", "keep", "gone_from", "most", "superseded")):
         raise UsageError("nothing is named; give --older-than, --keep, --gone-from, --most or --superseded")
-    output = open_objects(out, side="out")
-    book = Book(Settings(patterns=options["families"]))
-    rows = book.known(output)
+    output = open_objects(out, links=False, side="out")
+    rows = Book().known(output)
     policy = pruning.Policy(
         options["older_than"],
         options["keep"],
@@ -58,8 +61,6 @@ def nightly_prune(out: str, as_json: bool, **options: Any) -> None:
     )
     planned = pruning.plan(rows, pruning.reports_of(output.list(f"{RUNS}/"), rows), policy, options["families"])
     removed = list(pruning.remove(output, planned.removals)) if options["delete"] else list(planned.removals)
-    if options["delete"] and removed:
-        book.write(output, book.known(output))
     if as_json:
         print_json({
             "deleted": options["delete"],
@@ -76,12 +77,16 @@ def nightly_prune(out: str, as_json: bool, **options: Any) -> None:
         echo_line(
             f"note: {plural(len(planned.kept), 'report')} kept because of a ticket with a link to it; --ticketed removes them too", err=True
         )
+    if options["delete"] and removed:
+        echo_line("note: the next `postrun nightly`, or one with --index-only, takes them out of the index", err=True)
     done = "removed" if options["delete"] else "would be removed; --delete does it"
     echo_line(f"{sum(removal.bytes for removal in removed) / 1e6:.1f} MB of {plural(len(removed), 'run')} {done}")
 
 
-def _gone(source: str, out: str, rows: Any) -> frozenset[str]:
-    """Return the runs of the index that the source no longer has."""
+def _gone(source: str, out: str, rows: Mapping[str, Row]) -> frozenset[str]:
+    """Return the runs of the index that the source no longer has.
+
+    A run is not gone if the listing left out what may belong to it. InputError if the source has no run at all."""
     from ..ingest.object_store.open import open_objects
     from ..nightly import night as nights
     from ..nightly import run_night as course
@@ -90,5 +95,17 @@ def _gone(source: str, out: str, rows: Any) -> frozenset[str]:
 
     source_place, out_place = course.places_of(source, out)
     wanted = Wanted(source_place, out_place, ReportOptions(), time.time_ns(), 0, run_stores=True)
-    source_objects, out_objects = open_objects(source_place, links=False, side="source"), open_objects(out_place, side="out")
-    return frozenset(nights.plan(source_objects, out_objects, wanted, rows).gone)
+    objects = open_objects(source_place, links=False, side="source")
+    night = nights.plan(objects, open_objects(out_place, links=False, side="out"), wanted, rows)
+    if not night.runs_found:
+        raise InputError(f"{source}: no run found, so nothing is taken for gone; check the path, and that its storage is mounted")
+    unseen = [line.partition(": ")[0] for line in night.not_read]
+    if len(objects.left_out) >= MOST_LEFT_OUT or "" in unseen:
+        raise InputError(f"{source}: too much cannot be read there to know what is gone; see `postrun nightly --dry-run --json`")
+    return frozenset(run for run in night.gone if not any(_shares(run, path) for path in unseen))
+
+
+def _shares(run_id: str, path: str) -> bool:
+    """Decide whether a path that was not read may contain files of a run."""
+    run, path = f"{run_id}/", f"{path.rstrip('/')}/"
+    return run_id == "." or run.startswith(path) or path.startswith(run)

@@ -50,10 +50,14 @@ def template(text: str) -> str:
     """Return the checked text of --base-url, with ``{path}``. Raise UsageError."""
     filled = text if PATH in text else f"{text.rstrip('/')}/{PATH}"
     rest = filled.replace(PATH, "", 1)
-    address = urlsplit(rest)
     if "{" in rest or "}" in rest:
         raise UsageError(f"{text!r} may have one {PATH} and no other braces, such as https://reports.example.org/{PATH}")
-    if address.scheme not in ("http", "https") or not address.hostname or address.username or address.password:
+    try:
+        address = urlsplit(filled)
+        sound = address.scheme in ("http", "https") and address.hostname and not (address.username or address.password)
+    except ValueError:
+        sound = False
+    if not sound or PATH in address.netloc:
         raise UsageError(f"{text!r} is not the address of a web server; write it like https://reports.example.org/nightly")
     return filled
 

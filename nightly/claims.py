@@ -196,16 +196,19 @@ class Claims:
 def _dead(pid: Any, began: Any) -> bool:
     """Decide whether no process of this machine has this id and this start.
 
-    A container that is started again has the same ids."""
+    A container that is started again has the same host name and ids; another machine may also have them, which the boot shows."""
     if not isinstance(pid, int) or pid <= 0:
         return True
+    here, there = _began(os.getpid()), began if isinstance(began, str) else ""
+    if here is not None and there and there.split()[0] != here.split()[0]:
+        return False
     with suppress(OSError, OverflowError):
         try:
             os.kill(pid, 0)
         except ProcessLookupError:
             return True
     now = _began(pid)
-    return now is not None and isinstance(began, str) and began != now
+    return now is not None and there not in ("", now)
 
 
 def _began(pid: int) -> str | None:

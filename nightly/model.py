@@ -107,7 +107,7 @@ class ReportOptions:
 class Task:
     """One run to report: an idempotent unit of work for any worker on any machine. ``source`` and ``out`` are URLs or folders; reports are
     written to ``runs/<id>/<first 16 digits of fingerprint>-<of options>/`` below ``out``. ``attempt``: from the second one, the step that
-    may have ended the first worker runs in a process of its own."""
+    may have ended the first worker runs in a process of its own. ``tickets``: that link to the run's report."""
 
     run: FoundRun
     source: str
@@ -115,6 +115,7 @@ class Task:
     options: ReportOptions
     generated_at_ns: int
     attempt: int = 1
+    tickets: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

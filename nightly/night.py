@@ -358,7 +358,7 @@ class _Handing:
 
     def _task(self, decision: Decision, attempt: int) -> Task:
         at = self.wanted.generated_at_ns if self.wanted.generated_at_ns is not None else self.began_ns
-        return Task(decision.run, self.wanted.source, self.wanted.out, self.wanted.options, at, attempt)
+        return Task(decision.run, self.wanted.source, self.wanted.out, self.wanted.options, at, attempt, _tickets(decision))
 
     def _finished(self, decision: Decision, future: Future[Row], attempt: int) -> bool:
         """Record the outcome of a run; return False if it failed and is tried again."""
@@ -393,7 +393,7 @@ class _Handing:
         row = Row(
             id=run.id, state="failed", kind=run.kind, fingerprint=run.fingerprint, options=self.digest, bytes=decision.bytes,
             files=decision.files, reason=reason, attempts=attempts, reported_at_ns=time.time_ns(), report_version=REPORT,
-            postrun=__version__,
+            postrun=__version__, tickets=_tickets(decision),
         )  # fmt: skip
         if worker_row is not None:
             names = ("fingerprint", "bytes", "files", "seconds", "folder", "written")
@@ -418,6 +418,10 @@ class _Handing:
 
     def _written(self, reason: str, decision: Decision) -> str:
         return reasons.written(reason, decision.run, self.wanted.source, self.wanted.out, self.wanted.options.redact)
+
+
+def _tickets(decision: Decision) -> tuple[str, ...]:
+    return () if decision.row is None else decision.row.tickets
 
 
 def _open(decision: Decision, state: Literal["running", "waiting"], reason: str | None, digest: str) -> Row:

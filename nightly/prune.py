@@ -52,7 +52,7 @@ class Reports:
     def superseded(self, folder: str | None) -> list[ObjectInfo]:
         """Return the files of other versions than ``folder``.
 
-        Without a folder the run has no report: all of them."""
+        Without a folder the reports were pruned: all that is left."""
         if folder is None:
             return self.all()
         return [file for version, files in self.versions.items() if version != folder for file in files]
@@ -118,7 +118,8 @@ def plan(rows: Mapping[str, Row], reports: Mapping[str, Reports], policy: Policy
         files = reports.get(row.id, Reports())
         if row.id in reasons and (policy.ticketed or not row.tickets):
             removals[row.id] = Removal(row, reasons[row.id], tuple(files.all()), True, row.id in policy.gone)
-        elif policy.superseded and (old := files.superseded(row.folder)):
+        # A failed run may have no other report than the one before.
+        elif policy.superseded and row.state == "reported" and (old := files.superseded(row.folder)):
             removals[row.id] = Removal(row, "replaced by a newer report", tuple(old))
         if row.id in reasons and row.tickets and not policy.ticketed:
             kept.add(row.id)
@@ -143,7 +144,8 @@ def _named(present: Sequence[Row], policy: Policy, patterns: Sequence[re.Pattern
     reasons: dict[str, str] = {}
     families: dict[str, list[Row]] = {}
     for row in present:
-        families.setdefault(family_of(row.name, row.id, row.labels, patterns), []).append(row)
+        if row.state == "reported":
+            families.setdefault(family_of(row.name, row.id, row.labels, patterns), []).append(row)
         if row.id in policy.gone:
             reasons[row.id] = "gone at the source"
         elif policy.before_ns is not None and row.at_ns < policy.before_ns:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 from ...errors import InputError, UsageError
 from .paths import OURS, is_ours, problem, shortened
+
+MOST_LEFT_OUT: Final = 1000  # lines about objects that a listing left out
 
 
 class ObjectStoreError(InputError):
@@ -111,5 +113,5 @@ class Objects:
 
     def _leave_out(self, path: str, why: str) -> None:
         line = f"{self.place(path)}: {why}"
-        if len(self.left_out) < 1000 and line not in self.left_out:
+        if len(self.left_out) < MOST_LEFT_OUT and line not in self.left_out:
             self.left_out.append(line)

@@ -34,7 +34,17 @@ def test_a_template_gives_the_address_of_the_newest_report(tmp_path: Path, text:
 
 
 @pytest.mark.parametrize(
-    "text", ["reports.example.org", "ftp://x.org", "https:///x", "https://me:secret@x.org", "https://x.org/{file}", "{path}"]
+    "text",
+    [
+        "reports.example.org",
+        "ftp://x.org",
+        "https:///x",
+        "https://me:secret@x.org",
+        "https://x.org/{file}",
+        "{path}",
+        "https://[::1",
+        "https://{path}.org",
+    ],
 )
 def test_other_templates_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match=r"https://reports\.example\.org"):

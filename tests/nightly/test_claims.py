@@ -182,6 +182,8 @@ def test_the_claim_of_a_process_with_the_id_of_another_is_free_at_once(out: Obje
     with Claims(out) as before, Claims(out) as night:
         assert before.take("c.json")
         claim = json.loads(out.read("c.json"))
+        out.write("c.json", json.dumps({**claim, "began": f"another-boot {claim['began'].split()[1]}"}).encode())
+        assert not night.take("c.json")  # another machine with this name
         out.write("c.json", json.dumps({**claim, "began": claim["began"] + "1"}).encode())
         assert night.take("c.json")
 

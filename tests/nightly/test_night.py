@@ -345,6 +345,18 @@ def test_shards_divide_the_runs(source: Path, out: Objects) -> None:
     ]
 
 
+def test_tickets_of_a_run_survive_its_next_report(source: Path, out: Objects) -> None:
+    """They link to latest/, which the next report replaces."""
+    go(source, out)
+    nights.record_ticket(out, known(out)["run1"], "jira:PERF 12")
+    nights.record_ticket(out, replace(known(out)["run1"], fingerprint="another"), "jira:PERF 13")  # reported again meanwhile
+    asked = wanted(source, out, force=True)
+    due = next(one for one in nights.plan(open_objects(source), out, asked, known(out)).decisions if one.run.id == "run1")
+    with Claims(out) as claims:
+        task = nights._Handing(Night(), out, asked, Sync(), Work(out), claims, lambda row, done, of: None)._task(due, 1)
+    assert task.tickets == ("jira:PERF 12",)
+
+
 def test_another_version_redoes_reports_only_if_asked(source: Path, out: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
     """An upgrade makes no run due, except those that failed before."""
     go(source, out)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,22 @@ def test_superseded_versions_go_and_the_newest_stays(out: Objects) -> None:
     assert {one.path for one in out.list("runs/a/")} == {"runs/a/done.json", "runs/a/latest/report.html", f"{rows[0].folder}/report.html"}
 
 
+def test_a_failed_run_keeps_the_report_before(out: Objects) -> None:
+    """Its row has no folder, or that of its log."""
+    rows = [put(out, "a", 1, state="failed", reason="late"), put(out, "b", 2)]
+    known = {"a": replace(rows[0], folder=None, written=()), "b": rows[1]}
+    assert plan(known, reports_of(out.list("runs/"), known), Policy(superseded=True)).removals == ()
+    assert chosen(out, rows, superseded=True) == ({}, ())
+    # A failed run pushes out no report of its family.
+    rows = [put(out, "gpt-1", 1), put(out, "gpt-2", 2, state="failed")]
+    assert chosen(out, rows, keep=1) == ({}, ())
+
+
+def test_files_of_a_removal_that_was_cut_off_go(out: Objects) -> None:
+    row = put(out, "a", 1)
+    assert chosen(out, [replace(row, folder=None, written=())], superseded=True) == ({"a": 200}, ())
+
+
 def test_what_a_ticket_links_to_stays_unless_it_is_named(out: Objects) -> None:
     rows = [put(out, "a", 1, tickets=("jira:PERF 12",), versions=2), put(out, "b", 2)]
     assert chosen(out, rows, before_ns=9 * DAY) == ({"b": 200}, ("a",))
@@ -113,13 +130,38 @@ def test_the_command_lists_first_and_removes_when_told(tmp_path: Path, out: Obje
     assert sorted(one.path for one in out.list()) == before
     data = json.loads(call(folder, "--keep", "1", "--delete", "--json").stdout)
     assert (data["deleted"], data["bytes"], [one["id"] for one in data["runs"]]) == (True, 400, ["gpt-1", "gpt-2"])
-    index = {run["id"]: run for run in json.loads((folder / "index.json").read_text())["runs"]}
-    assert {run_id: run.get("folder") is not None for run_id, run in index.items()} == {"gpt-1": False, "gpt-2": False, "gpt-3": True}
+    assert not (folder / "index.json").exists()  # it has settings of the night that this command does not know
     assert call(folder, "--keep", "1").stdout.splitlines() == ["0.0 MB of 0 runs would be removed; --delete does it"]
     # A run that is gone is forgotten, also one that was pruned before; those that are pruned are known.
     for run in ("gpt-3", "gpt-1"):
         (tmp_path / "in" / run / "trace.json").unlink()
     call(folder, "--gone-from", tmp_path / "in", "--delete")
     assert sorted(one.path for one in out.list("runs/")) == ["runs/gpt-2/done.json"]
+    # An empty source proves nothing; what cannot be read may be there.
+    (tmp_path / "empty").mkdir()
+    nothing = CliRunner().invoke(main, ["nightly", "prune", str(folder), "--gone-from", str(tmp_path / "empty"), "--delete"])
+    assert (nothing.exit_code, "nothing is taken for gone" in nothing.stderr) == (4, True)
     refused = CliRunner().invoke(main, ["nightly", "prune", str(folder)])
     assert (refused.exit_code, "--older-than, --keep" in refused.stderr) == (2, True)
+
+
+def test_a_run_that_the_listing_left_out_is_not_gone(tmp_path: Path, out: Objects) -> None:
+    """A link is not followed, so that its files may be there."""
+    put(out, "linked", 1)
+    put(out, "gone", 1)
+    (tmp_path / "in" / "here").mkdir(parents=True)
+    (tmp_path / "in" / "here" / "trace.json").write_text('{"traceEvents": []}')
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "in" / "linked").symlink_to(tmp_path / "elsewhere")
+    data = json.loads(call(tmp_path / "out", "--gone-from", tmp_path / "in", "--json").stdout)
+    assert [one["id"] for one in data["runs"]] == ["gone"]
+
+
+def test_nothing_is_removed_through_a_link(tmp_path: Path, out: Objects) -> None:
+    put(out, "a", 1)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "file").write_text("of someone else")
+    (tmp_path / "out" / "runs" / "a" / f"{'f' * 16}-{'0' * 12}").symlink_to(tmp_path / "elsewhere")
+    call(tmp_path / "out", "--superseded", "--older-than", "2026-01-01", "--delete")
+    assert (tmp_path / "elsewhere" / "file").exists()
+    assert not (tmp_path / "out" / "runs" / "a" / "latest" / "report.html").exists()
