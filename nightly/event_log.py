@@ -47,8 +47,8 @@ class EventLog:
         if self._file is None:
             return
         moment = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        given = {name: value for name, value in values.items() if value is not None}
-        line = json.dumps({"time": moment, "night": self._night, "event": event, **given}) + "\n"
+        known = {name: value for name, value in values.items() if value is not None}
+        line = json.dumps({"time": moment, "night": self._night, "event": event, **known}) + "\n"
         try:
             os.write(self._file, line.encode("ascii"))
         except OSError as error:

@@ -38,7 +38,7 @@ _LABELS = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\["\\n])*)"(?:,|$
 
 
 def parsed(text: str) -> tuple[dict[str, str], list[Sample]]:
-    """Read exposition format 0.0.4: types by name, and the samples. Fails for what the format forbids."""
+    """Return types by name, and samples; fail for what format 0.0.4 forbids."""
     assert text.endswith("\n")
     types: dict[str, str] = {}
     helped: set[str] = set()
@@ -60,10 +60,10 @@ def parsed(text: str) -> tuple[dict[str, str], list[Sample]]:
         labels = {name: re.sub(r"\\(.)", lambda m: "\n" if m[1] == "n" else m[1], value) for name, value in _LABELS.findall(sample[2])}
         assert _LABELS.sub("", sample[2]) == "", line
         samples.append(Sample(sample[1], labels, float(sample[3])))
-    for one in samples:
-        name = one.name if one.name in types else re.sub("_(sum|count)$", "", one.name)
-        assert name in helped
-        assert types[name] == "gauge" or one.name != name
+    for name, _, _ in samples:
+        family = name if name in types else re.sub("_(sum|count)$", "", name)
+        assert family in helped
+        assert types[family] == "gauge" or name != family
     identities = Counter((one.name, tuple(sorted(one.labels.items()))) for one in samples)
     assert max(identities.values()) == 1
     return types, samples
@@ -173,9 +173,9 @@ def test_events_are_lines_of_json_and_appended(tmp_path: Path) -> None:
     assert (first[1]["run"], first[1]["seconds"], first[1]["bytes"]) == ("a\nb\udcff", 2.5, 1000)
     assert (first[2]["reason"], first[2]["attempts"], "seconds" in first[2]) == ("no trace\nat all", 2, False)
     assert first[-1]["exit_code"] == 0
-    for one in first + second:
-        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", one["time"])
-        assert abs(datetime.fromisoformat(one["time"]).timestamp() - path.stat().st_mtime) < 60
+    for event in first + second:
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", event["time"])
+        assert abs(datetime.fromisoformat(event["time"]).timestamp() - path.stat().st_mtime) < 60
     assert len({one["night"] for one in first}) == 1
     assert first[0]["night"] != second[0]["night"]
 
