@@ -1,6 +1,6 @@
 """A message to a channel of Slack or Teams, or to a program: one POST of JSON to an address that is a secret.
 
-Whoever knows the address can post, so it comes from a setting and is in no message. Webhooks take no files, and a message cannot be
+Everyone who knows the address can post, so it comes from a setting and is in no message. Webhooks take no files, and a message cannot be
 updated: another call posts another one.
 """
 

@@ -87,9 +87,9 @@ def test_texts_of_teams() -> None:
     assert "r.example.org" not in texts(value)
     finding = next(block["inlines"] for block in card["body"] if block["inlines"][0]["text"] == "1. ")
     assert finding[1] == {"type": "TextRun", "text": "Feed GPU 1", "weight": "Bolder"}
-    place = teams(replace(MESSAGE, link="s3://reports/x/report.html"))["attachments"][0]["content"]
-    assert "actions" not in place
-    assert "s3://reports/x/report.html" in json.dumps(place)
+    stored = teams(replace(MESSAGE, link="s3://reports/x/report.html"))["attachments"][0]["content"]
+    assert "actions" not in stored
+    assert "s3://reports/x/report.html" in json.dumps(stored)
 
 
 def test_json_of_programs() -> None:
@@ -126,7 +126,7 @@ LONG = {
 
 @pytest.mark.parametrize("name", LONG)
 def test_large_messages_are_cut_to_the_limits(server: tuple[str, Any, Settings], name: str) -> None:
-    """The fake refuses what the vendor refuses; a note states that the message was cut."""
+    """The fake refuses what the vendor refuses; a note reports the cut."""
     kind, fake, settings = server
     delivery(parse(kind), settings, OPTIONS).deliver(replace(MESSAGE, **LONG[name]), ())
     if kind != "webhook":
@@ -146,10 +146,10 @@ def test_a_line_longer_than_a_section_is_cut_between_characters() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "told"),
+    ("status", "words"),
     [(404, "the webhook was removed"), (403, "check POSTRUN_"), (410, "check POSTRUN_"), (500, "check the target"), (307, "redirects")],
 )
-def test_no_error_contains_the_address(server: tuple[str, Any, Settings], status: int, told: str) -> None:
+def test_no_error_contains_the_address(server: tuple[str, Any, Settings], status: int, words: str) -> None:
     kind, fake, settings = server
     address = settings.environment[f"POSTRUN_{kind.upper()}_URL"]
     secrets = [fake.path, "s3cret", "XXXXXXXX"]
@@ -157,7 +157,7 @@ def test_no_error_contains_the_address(server: tuple[str, Any, Settings], status
     fake.faults.append(
         ("POST", "/", (status, {"Location": address.replace("127.0.0.1", "localhost")}, {"error": f"no {address} {fake.path}"}))
     )
-    with pytest.raises(HttpError, match=told) as caught:
+    with pytest.raises(HttpError, match=words) as caught:
         delivered.deliver(MESSAGE, ())
     assert not any(secret in f"{caught.value} {delivered!r} {settings!r}" for secret in secrets)
     for fault, error in (("lose", LostAnswerError), ("drop", LostAnswerError)):
@@ -205,7 +205,7 @@ def test_words_for_webhooks(word: str, target: Target) -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "told"),
+    ("word", "words"),
     [
         ("slack:https://hooks.slack.com/services/T0/B0/s3cret", "set POSTRUN_SLACK_URL, write slack"),
         ("https://hooks.slack.com/services/T0/B0/s3cret", "set POSTRUN_SLACK_URL, write slack"),
@@ -215,8 +215,8 @@ def test_words_for_webhooks(word: str, target: Target) -> None:
         ("teams:Perf", "small letters"),
     ],
 )
-def test_addresses_are_not_accepted_as_words(word: str, told: str) -> None:
-    with pytest.raises(UsageError, match=told) as caught:
+def test_addresses_are_not_accepted_as_words(word: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words) as caught:
         parse(word)
     assert "s3cret" not in str(caught.value)
 
