@@ -195,7 +195,6 @@ def _nightly(log: EventLog, source: str, quiet: bool, verbose: bool, as_json: bo
     from ..nightly import summary as texts
     from ..nightly.addresses import Addresses
 
-    began = time.monotonic()
     if options["dry_run"] and options["index_only"]:
         raise click.UsageError("--dry-run and --index-only exclude each other; --index-only reports nothing anyway")
     wanted, fail_on = _wanted(source, options)
@@ -230,9 +229,7 @@ def _nightly(log: EventLog, source: str, quiet: bool, verbose: bool, as_json: bo
         rows = result.night.rows
     regressed = course.regressions(result, rows)
     log.write("index_written", index=course.displayed(out.place(places.INDEX_FILES[0]), wanted.options.redact), runs=len(result.rows))
-    sent = [] if rules is None else _attach(rules, addresses, rows, regressed, options["families"], quiet)
-    for ticket in sent:
-        log.ticket(ticket)
+    sent = [] if rules is None else _attach(rules, addresses, rows, regressed, options["families"], quiet, log)
     _print(texts.lines(result, out), texts.summary(result, out, regressed, sent), as_json, quiet)
     for line in (
         () if quiet else (*map(texts.regression_line, regressed), *texts.notes(result), *texts.closed(wanted.out, wanted.options.mode))
@@ -244,7 +241,7 @@ def _nightly(log: EventLog, source: str, quiet: bool, verbose: bool, as_json: bo
     if options["metrics"] is not None:
         from ..nightly import metrics
 
-        ended = metrics.Ended(result, rows, code, time.monotonic() - began, time.time())
+        ended = metrics.Ended(result, rows, code, log.seconds, time.time())
         metrics.write(options["metrics"], ended, displayed_out)
     if matched:
         echo(f"postrun: --fail-on: {matched}", err=True)
@@ -261,6 +258,7 @@ def _attach(
     regressed: Sequence[Finding],
     patterns: Sequence[re.Pattern[str]],
     quiet: bool,
+    log: EventLog,
 ) -> list[dict[str, str]]:
     """Open or update every ticket; return the outcome of each, or its error."""
     from ..errors import PostrunError
@@ -269,16 +267,21 @@ def _attach(
 
     sent = []
     for action in notify.actions(rules, rows, regressed, patterns):
+        link = None
         try:
-            line, ticket = notify.send(action, addresses.out.read, link=None if action.row is None else addresses.of_ticket(action.row))
+            link = None if action.row is None else addresses.of_ticket(action.row)
+            line, ticket = notify.send(action, addresses.out.read, link=link)
             sent.append({"rule": action.rule, "to": action.target.text, "run": action.message.run, "outcome": line})
             if action.row is not None:
                 record_ticket(addresses.out, action.row, ticket)
             if not quiet:
                 echo_line(f"ticket: {line}", err=True)
         except (PostrunError, OSError) as error:
-            echo(f"postrun: --attach: {action.rule}: {action.target.text}: {error}", err=True)
-            sent.append({"rule": action.rule, "to": action.target.text, "run": action.message.run, "error": str(error)})
+            signature = (link or "").partition("?")[2]  # a server may repeat what it refuses
+            text = str(error).replace(signature, "***") if signature else str(error)
+            echo(f"postrun: --attach: {action.rule}: {action.target.text}: {text}", err=True)
+            sent.append({"rule": action.rule, "to": action.target.text, "run": action.message.run, "error": text})
+        log.ticket(sent[-1])
     return sent
 
 

@@ -1,6 +1,6 @@
 """The events of a night for programs: one JSON object per line, appended to a file that several nights may share.
 
-No line has a link, so none has a signature of a store.
+No line has a link that gives access: neither a signature of a store nor the address of a webhook.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ class EventLog:
 
     def __init__(self, path: Path | None) -> None:
         self._path, self._night, self._failed = path, secrets.token_hex(4), False
+        self._began = time.monotonic()
         self._file: int | None = None
         if path is not None:
             try:
@@ -69,6 +70,11 @@ class EventLog:
         """Append what --attach did, or could not do."""
         self.write("ticket_failed" if "error" in sent else "ticket", **sent)
 
+    @property
+    def seconds(self) -> float:
+        """Return the time since the start."""
+        return time.monotonic() - self._began
+
     def close(self) -> None:
         if self._file is not None:
             os.close(self._file)
@@ -77,14 +83,14 @@ class EventLog:
 @contextmanager
 def night_log(path: Path | None) -> Iterator[EventLog]:
     """Yield the log of a night, and append its end with the exit code."""
-    log, began, code = EventLog(path), time.monotonic(), 0
+    log, code = EventLog(path), 0
     try:
         yield log
     except BaseException as error:
         code = _exit_code(error)
         raise
     finally:
-        log.write("night_ended", exit_code=code, seconds=round(time.monotonic() - began, 3))
+        log.write("night_ended", exit_code=code, seconds=round(log.seconds, 3))
         log.close()
 
 

@@ -257,38 +257,34 @@ def test_a_night_writes_both(source: Path, tmp_path: Path) -> None:
     assert (lines(log)[-1]["event"], lines(log)[-1]["exit_code"]) == ("night_ended", 4)
 
 
-def test_links_of_a_night_are_not_logged(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A presigned link opens the report for everyone."""
+def test_links_of_a_night_are_not_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """A presigned link opens the report for everyone, also one that a server repeats."""
+    from postrun.commands.nightly import _attach
+    from postrun.ingest.object_store.open import open_objects
     from postrun.nightly import notify
     from postrun.nightly.addresses import Addresses
 
-    secret = "https://store.example.org/report.html?X-Amz-Signature=5ecret"
-    sent = []
-    monkeypatch.setattr(Addresses, "of_ticket", lambda self, row: secret)
-    monkeypatch.setattr(
-        notify, "send", lambda action, read, *, link=None: sent.append(link) or ("any: jira:PERF: wrote a comment", "jira:PERF 7")
-    )
-    monkeypatch.setenv("POSTRUN_GITHUB_TOKEN", "t0ken")
-    (tmp_path / "rules.toml").write_text('[[rule]]\nname = "any"\nto = "github:owner/repo#7"\nfailed = true\n')
-    log = tmp_path / "log"
-    arguments = (
-        "--engine",
-        "none",
-        "--settle",
-        "0",
-        "--attach",
-        tmp_path / "rules.toml",
-        "--log",
-        log,
-        "--base-url",
-        "https://r.example.org",
-    )
-    assert nightly(source, "--out", tmp_path / "out", *arguments).exit_code == 0
-    assert len(sent) == 1
-    (ticket,) = [one for one in lines(log) if one["event"] == "ticket"]
-    assert ticket["outcome"] == "any: jira:PERF: wrote a comment"
-    assert "https://" not in log.read_text()
-    assert "t0ken" not in log.read_text()
+    links = []
+
+    def send(action: Any, read: Any, *, link: str) -> tuple[str, str]:
+        links.append(link)
+        if len(links) == 2:
+            raise PostrunError(f"the server refuses it (422: {link} is too long)")
+        return "any: jira:PERF: wrote a comment", "jira:PERF 7"
+
+    monkeypatch.setattr(Addresses, "of_ticket", lambda self, row: "https://store.example.org/report.html?X-Amz-Signature=5ecret")
+    monkeypatch.setattr(notify, "send", send)
+    rules = notify.rules({"rule": [{"name": "any", "to": "jira:PERF", "verdicts": ["any"], "per": "run"}]}, "rules.toml")
+    rows = [row(name, verdicts={"IOBottleneck": "IssuesFound"}) for name in "ab"]
+    with night_log(tmp_path / "log") as log:
+        done = _attach(rules, Addresses(open_objects(tmp_path)), rows, (), (), False, log)
+    assert links == ["https://store.example.org/report.html?X-Amz-Signature=5ecret"] * 2
+    first, second, _ = lines(tmp_path / "log")
+    assert (first["event"], first["outcome"]) == ("ticket", "any: jira:PERF: wrote a comment")
+    assert (second["event"], second["error"]) == (
+        "ticket_failed", "the server refuses it (422: https://store.example.org/report.html?*** is too long)"
+    )  # fmt: skip
+    assert "5ecret" not in (tmp_path / "log").read_text() + capsys.readouterr().err + json.dumps(done)
 
 
 @pytest.mark.parametrize(

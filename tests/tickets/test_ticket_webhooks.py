@@ -233,6 +233,7 @@ def test_settings_of_named_webhooks(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     file.write_text(
         '[slack]\nurl = "https://one.org/x"\nperf_url = "https://two.org/x"\n[webhook]\nci_headers = "A: b"\nci_url = "https://c.org"\n'
     )
+    file.chmod(0o644)
     with pytest.raises(UsageError, match="chmod 600"):
         ticket_settings.load({"POSTRUN_TICKETS_CONFIG": str(file)})
     file.chmod(0o600)
