@@ -99,7 +99,7 @@ _validity = parsed(words.validity)
 
 
 def _metrics_file(value: Path) -> Path:
-    from ..nightly.metrics import checked
+    from ..nightly.prometheus import checked
 
     return checked(value)
 
@@ -239,10 +239,10 @@ def _nightly(log: EventLog, source: str, quiet: bool, verbose: bool, as_json: bo
     unsent = any("error" in one for one in sent)
     code = 3 if matched else 1 if unsent or result.night.stopped is not None else 0
     if options["metrics"] is not None:
-        from ..nightly import metrics
+        from ..nightly import prometheus
 
-        ended = metrics.Ended(result, rows, code, log.seconds, time.time())
-        metrics.write(options["metrics"], ended, displayed_out)
+        ended = prometheus.Ended(result, rows, code, log.seconds, time.time())
+        prometheus.write(options["metrics"], ended, displayed_out)
     if matched:
         echo(f"postrun: --fail-on: {matched}", err=True)
     elif unsent:

@@ -44,7 +44,7 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class _Metric:
+class _Figure:
     """``values``: by the value of ``label``, or by the suffix of the sample's name if there is no label."""
 
     name: str
@@ -89,39 +89,39 @@ def last_success(path: Path, ended: Ended) -> float:
     return float(match[1]) if match else 0.0
 
 
-def _metrics(ended: Ended, success_s: float) -> Iterator[_Metric]:
+def _metrics(ended: Ended, success_s: float) -> Iterator[_Figure]:
     result, night, rows = ended.result, ended.result.night, ended.rows
     states = result.index.states
-    yield _Metric("runs", "Runs in the index by state.", {state: states.get(state, 0) for state in get_args(State)}, "state")
+    yield _Figure("runs", "Runs in the index by state.", {state: states.get(state, 0) for state in get_args(State)}, "state")
     outcomes = {
         "reported": sum(row.state == "reported" for row in night.rows),
         "failed": len(night.failed),
         "unchanged": sum(decision.why == "unchanged" for decision in night.decisions),
         "elsewhere": len(night.elsewhere),
     }
-    yield _Metric("night_runs", "Runs of the last night by outcome; elsewhere: another night reported it.", outcomes, "outcome")
+    yield _Figure("night_runs", "Runs of the last night by outcome; elsewhere: another night reported it.", outcomes, "outcome")
     faults = Counter(night.faults.values())
-    yield _Metric(
+    yield _Figure(
         "night_failures", "Runs of the last night without a report, by cause.", {name: faults[name] for name in get_args(Fault)}, "cause"
     )
     ids = {row.id for row in rows}
     kinds = Counter(finding.kind for finding in result.index.findings if finding.id in ids)
     findings = {name: kinds[name] for name in ("regression", "new_issue", "improvement")}
-    yield _Metric("night_findings", "Regressions, new issues and improvements in the runs of the last night.", findings, "kind")
+    yield _Figure("night_findings", "Regressions, new issues and improvements in the runs of the last night.", findings, "kind")
     seconds = [row.seconds for row in night.rows if row.seconds is not None]
-    yield _Metric(
+    yield _Figure(
         "run_duration_seconds",
         "Time per run of the last night.",
         {"_sum": sum(seconds), "_count": len(seconds)},
         kind="summary",
     )
     read = sum(row.bytes for row in night.rows)
-    yield _Metric("night_read_bytes", "Size of the files of the runs that the last night read.", {"": read})
-    yield _Metric("night_duration_seconds", "Duration of the last night.", {"": ended.seconds})
-    yield _Metric("night_exit_code", "Exit code of the last night.", {"": ended.exit_code})
-    yield _Metric("last_run_timestamp_seconds", "End of the last night (Unix time).", {"": ended.at_s})
-    yield _Metric(_SUCCESS, "End of the last successful night (Unix time); 0 if there was none.", {"": success_s})
-    yield _Metric("info", "Version of postrun.", {__version__: 1}, "version")
+    yield _Figure("night_read_bytes", "Size of the files of the runs that the last night read.", {"": read})
+    yield _Figure("night_duration_seconds", "Duration of the last night.", {"": ended.seconds})
+    yield _Figure("night_exit_code", "Exit code of the last night.", {"": ended.exit_code})
+    yield _Figure("last_run_timestamp_seconds", "End of the last night (Unix time).", {"": ended.at_s})
+    yield _Figure(_SUCCESS, "End of the last successful night (Unix time); 0 if there was none.", {"": success_s})
+    yield _Figure("info", "Version of postrun.", {__version__: 1}, "version")
 
 
 def _lines(ended: Ended, out: str, success_s: float) -> Iterator[str]:
