@@ -1,6 +1,6 @@
 """A listing of a million objects of an S3 bucket, and the search for runs in it: processor time, memory.
 
-    .venv/bin/python benchmarks/listing.py [--objects 1000000] [--profile]
+    .venv/bin/python benchmarks/listing.py [--objects 1000000] [--latency 0.1] [--profile]
 
 A server in a process of its own, on loopback, makes the pages of ListObjectsV2 as they are requested: 60% of the objects are the traces of
 runs (8 each), the rest checkpoints, logs of the training and other files next to them. ``plan`` of a night lists all, as in the first night
@@ -37,16 +37,18 @@ RUNS_PER_DAY = 100
 
 def key(number: int) -> str:
     """Return the key of an object by its number in the order of the listing."""
-    run, of_run = divmod(number, PER_RUN)
+    run, file = divmod(number, PER_RUN)
     day, of_day = divmod(run, RUNS_PER_DAY)
-    return f"runs/{2024 + day // 360}/{day // 30 % 12 + 1:02}/{day % 30 + 1:02}/resnet-{of_day:03}/{NAMES[of_run]}"
+    return f"runs/{2024 + day // 360}/{day // 30 % 12 + 1:02}/{day % 30 + 1:02}/resnet-{of_day:03}/{NAMES[file]}"
 
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     keys: ClassVar[list[str]] = []
+    latency_s: ClassVar[float] = 0.0
 
     def do_GET(self) -> None:
+        time.sleep(self.latency_s)
         query = parse_qs(urlsplit(self.path).query)
         prefix, most = query["prefix"][0], int(query["max-keys"][0])
         delimiter, after = query.get("delimiter", [""])[0], query.get("start-after", [""])[0]
@@ -78,7 +80,8 @@ class Handler(BaseHTTPRequestHandler):
         return
 
 
-def serve(objects: int) -> None:
+def serve(objects: int, latency_s: float) -> None:
+    Handler.latency_s = latency_s
     Handler.keys = sorted(key(number) for number in range(objects))
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     print(server.server_port, flush=True)
@@ -129,20 +132,21 @@ def measure(port: int, known: bool, profile: bool) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--objects", type=int, default=1_000_000)
+    parser.add_argument("--latency", type=float, default=0.0, help="seconds before each answer")
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--serve", action="store_true")
     parser.add_argument("--measure", choices=("first", "known"))
     parser.add_argument("--port", type=int)
     options = parser.parse_args()
     if options.serve:
-        serve(options.objects)
+        serve(options.objects, options.latency)
         return
     if options.measure:
         measure(options.port, options.measure == "known", options.profile)
         return
     me = Path(__file__).resolve()
     environment = {name: value for name, value in os.environ.items() if not re.match(r"AWS_|.*_proxy$", name, re.IGNORECASE)}
-    words = [sys.executable, "-P", str(me), "--objects", str(options.objects)]
+    words = [sys.executable, "-P", str(me), "--objects", str(options.objects), "--latency", str(options.latency)]
     with tempfile.TemporaryDirectory() as folder, subprocess.Popen([*words, "--serve"], stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         port = server.stdout.readline().strip()

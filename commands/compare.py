@@ -164,20 +164,21 @@ def _fail(comparison: Comparison, fail_on: Sequence[str]) -> None:
     """Exit with code 3 if something matches; print which words cannot match."""
     if not fail_on:
         return
+    # A gate without evidence must not pass.
+    unjudged = comparison.verdict == "cannot say" and comparison.steps is None and not comparison.different_programs
     if comparison.different_programs and {"slower", "faster", "verdicts"} & set(fail_on):
         echo(
             "postrun: --fail-on: the runs execute different programs, so slower, faster and verdicts cannot match; --fail-on unlike does",
             err=True,
         )
+    elif unjudged and {"slower", "faster"} & set(fail_on):
+        why = f"steps cannot be compared ({comparison.steps_absent})"
+        echo(f"postrun: --fail-on: {why}, so it is not known whether the run is slower; --fail-on kernels compares kernels", err=True)
     elif comparison.verdict == "cannot say" and {"slower", "faster"} & set(fail_on):
-        why = (
-            f"steps cannot be compared ({comparison.steps_absent})"
-            if comparison.steps is None
-            else "the steps are too few, or vary too much"
-        )
+        why = "the steps are too few, or vary too much"
         echo(f"postrun: --fail-on: {why}, so slower and faster cannot match; --fail-on undecided does", err=True)
     matching = {
-        "slower": comparison.verdict == "slower",
+        "slower": comparison.verdict == "slower" or unjudged,
         "faster": comparison.verdict == "faster",
         "undecided": comparison.verdict == "cannot say",
         "verdicts": any(one.state == "broken" for one in comparison.changes),

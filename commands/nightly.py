@@ -132,6 +132,10 @@ NIGHT_OPTIONS = [
     FAMILY,
     option("--regression-threshold", type=click.FloatRange(0, 10_000), default=10.0, show_default=True, metavar="PERCENT",
             help="Increase of the step time, in percent of the baseline median, that is a regression."),
+    option("--regression", "regressions", multiple=True, type=Listed(r"[\s,;]+"), metavar="FIGURE=LIMIT",
+            help="Limit of another figure: gpu-busy=5 (percentage points), mfu=20 (percent), data-loading=off; may be repeated."),
+    option("--baseline", metavar="PATTERN",
+            help="Compare runs with the runs of this name or path, such as 'gpt-7b-release-*', instead of the runs before."),
     option("--regression-deviations", type=click.FloatRange(0, 1000), default=3.0, show_default=True, metavar="NUMBER",
             help="The increase must also exceed this many robust standard deviations of the baseline."),
     option("--regression-history", type=Number(3, 50), default=8, show_default=True, metavar="RUNS",
@@ -141,6 +145,8 @@ NIGHT_OPTIONS = [
     option("--fail-on", type=click.UNPROCESSED, callback=fail_on_words, metavar="LIST",
             help="Exit with code 3 if a run of this night has any of: issues (any rule), error (a rule or the report failed), regression, "
             "names of rules."),
+    option("--inventory", metavar="URL",
+            help="Read an S3 inventory instead of listing SOURCE: the folder of dated inventories, or a manifest.json in it."),
     option("--index-only", is_flag=True, help="Only update the index."),
     option("--dry-run", is_flag=True, help="Only list the runs that would be reported, and why."),
     option("--run-stores", is_flag=True,
@@ -178,7 +184,8 @@ def nightly(source: str, quiet: bool, verbose: bool, as_json: bool, **options: A
     """Report every run below SOURCE that is new or has changed since its last report,
     and write an index of all.
 
-    SOURCE and --out are folders, or s3://bucket/prefix, gs://bucket/prefix, az://container/prefix. Below --out: index.html, index.json and
+    SOURCE and --out are folders, or s3://bucket/prefix, gs://bucket/prefix, az://container/prefix. SOURCE may contain the date, as in
+    s3://bucket/{yyyy}/{mm}/{dd}/: only the days since --since are listed (default: a week). Below --out: index.html, index.json and
     index.parquet, and the reports in runs/. Unchanged runs are not reported again; a night that was ended is resumed by the next one,
     and nights at the same time share the work.
     """
@@ -287,11 +294,14 @@ def _attach(
 
 def _wanted(source: str, options: dict[str, Any]) -> tuple[Wanted, tuple[str, ...]]:
     """Check the options; return them, and the words of --fail-on as in the rows."""
+    from ..nightly import dated
     from ..nightly import run_night as course
     from ..nightly.night import Wanted
 
     report, fail_on = _report_options(options)
-    source_place, out = course.places_of(source, options["out"])
+    undated, pattern = dated.divided(source)
+    options["prefixes"] = pattern and dated.prefixes(pattern, options["since"], options["until"], time.time_ns())
+    source_place, out = course.places_of(undated, options["out"])
     wanted = Wanted(
         source=source_place,
         out=out,
@@ -302,7 +312,8 @@ def _wanted(source: str, options: dict[str, Any]) -> tuple[Wanted, tuple[str, ..
         until_ns=options["until"],
         in_flight=_in_flight(options["engine"], options["workers"]),
         generated_at_ns=option_values.generated_at(options["generated_at"]),
-        **{name: options[name] for name in ("shard", "limit", "max_failures", "force", "retry_failed", "redo", "run_stores")},
+        inventory=options["inventory"],
+        **{name: options[name] for name in ("shard", "limit", "max_failures", "force", "retry_failed", "redo", "run_stores", "prefixes")},
     )
     return wanted, fail_on
 
@@ -358,16 +369,18 @@ def _parts(options: dict[str, Any], look: Look) -> Parts:
     from ..nightly import run_night as course
     from ..nightly.history import Settings
     from ..nightly.index import Book
+    from ..nightly.metrics import with_limits
     from ..nightly.work import report_run
 
     settings = Settings(
         patterns=options["families"],
-        threshold_percent=options["regression_threshold"],
+        metrics=with_limits(options["regressions"], options["regression_threshold"]),
+        baseline=options["baseline"],
         deviations=options["regression_deviations"],
         history=options["regression_history"],
         fine_runs=options["new_issue_history"],
     )
-    part = any(options[name] is not None for name in ("shard", "since", "until"))
+    part = any(options[name] is not None for name in ("shard", "since", "until", "prefixes"))
     generated_at_ns = option_values.generated_at(options["generated_at"])
     base_url, redact = options["base_url"], options["redact"]
     book = Book(settings, every_run=not part, generated_at_ns=generated_at_ns, redact=redact, look=look, base_url=base_url)
@@ -387,12 +400,12 @@ def _parts(options: dict[str, Any], look: Look) -> Parts:
 
 
 def _check_found(source: str, verbose: bool, night: Night) -> None:
-    if not night.runs_found and not night.gone:
+    if not night.runs_found and not night.runs_known:
         if night.not_read:
             more = len(night.not_read) - _NAMED
             rest = [f"and {more} more"] if more > 0 else []
             raise InputError("\n".join([f"{source}: no run found. Left out:", *night.not_read[:_NAMED], *rest]))
-        raise InputError(f"{source}: no run found; what is looked for: {KNOWN}")
+        echo(f"postrun: {source}: no run found; what is looked for: {KNOWN}", err=True)
     if verbose:
         echo(f"{night.runs_found} runs found, {sum(decision.due for decision in night.decisions)} to report", err=True)
 

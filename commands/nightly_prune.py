@@ -34,7 +34,7 @@ PRUNE_OPTIONS = [
 def nightly_prune(out: str, as_json: bool, **options: Any) -> None:
     """List or remove reports below OUT, the --out of `postrun nightly`.
 
-    Nothing is removed without --delete. Runs keep their figures in the index and are not reported again; their dremoval.json stays.
+    Nothing is removed without --delete. Runs keep their figures in the index and are not reported again; their done.json stays.
     """
     from ..analysis.toolkit.wording import plural
     from ..ingest.object_store.open import open_objects

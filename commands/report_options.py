@@ -85,11 +85,12 @@ def _settings(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]
     return (below, above) if ctx.get_parameter_source("settings") is ParameterSource.COMMANDLINE else (above, ())
 
 
-@partial(parsed, absent=())
-def _custom_rules(texts: Sequence[str]) -> tuple[RuleText, ...]:
+def _custom_rules(ctx: click.Context, param: click.Parameter, texts: Sequence[str] | None) -> tuple[RuleText, ...]:
+    """Parse the rules; a configuration file names their files relative to itself."""
     from ..analysis.rules.engine import choose as rule_options
 
-    return rule_options.rule_texts(texts)
+    with bad_parameter():
+        return rule_options.rule_texts(texts or (), _folder_of(ctx, param))
 
 
 @parsed
@@ -112,11 +113,14 @@ def _logo(ctx: click.Context, param: click.Parameter, value: str | None) -> Logo
         return None
     from ..report_templates.text.logo import read_logo
 
-    path = Path(str(value))
-    if param.name and ctx.get_parameter_source(param.name) is ParameterSource.DEFAULT_MAP and ctx.meta.get(CONFIG_FILE):
-        path = Path(ctx.meta[CONFIG_FILE]).parent / path
     with bad_parameter():
-        return read_logo(path)
+        return read_logo(_folder_of(ctx, param) / str(value))
+
+
+def _folder_of(ctx: click.Context, param: click.Parameter) -> Path:
+    """Return the folder that paths of an option are relative to."""
+    of_file = param.name and ctx.get_parameter_source(param.name) is ParameterSource.DEFAULT_MAP and ctx.meta.get(CONFIG_FILE)
+    return Path(ctx.meta[CONFIG_FILE]).parent if of_file else Path()
 
 
 def chosen_look(options: dict[str, Any]) -> Look:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from itertools import chain
 from typing import Any, Final, Literal
@@ -16,19 +17,18 @@ import polars as pl
 
 from ..analysis.report.rules import FINE, ISSUES
 from ..analysis.rules.engine.catalogue import PROFILER_REPORT
-from ..analysis.toolkit import wording
 from ..errors import UsageError
+from .metrics import METRICS, STEP, Metric
 
 Kind = Literal["regression", "improvement", "new_issue"]
 LABEL: Final = "family"  # a run's label; it takes precedence over all patterns
-METRICS: Final = (
+TRENDS: Final = (
     "step_median_ns", "gpu_busy_percent", "gpu_active_percent", "gpu_utilization_percent", "exposed_communication_percent",
-    "gpu_memory_percent",
+    "gpu_memory_percent", "iteration_median_ns", "mfu_percent", "data_loading_percent", "gpu_memory_peak_bytes",
 )  # fmt: skip
 POINTS: Final = 60  # the newest runs of a family whose trend is kept
 _NORMAL: Final = 1.4826  # standard deviation / median absolute deviation of normally distributed values
 _SMALL: Final[dict[int, float]] = {3: 3.7, 4: 2.2, 5: 2.0, 6: 1.5, 7: 1.45}
-_FLOOR: Final = 0.01
 _MOST_FAMILIES: Final = 500
 NIGHT_NS: Final = 36 * 3600 * 10**9  # before the last known end of a run: runs that ended then are new
 _PAST_NS: Final = 30 * 86_400 * 10**9
@@ -38,22 +38,29 @@ _SERIES: Final = ("family", "gpu_name", "gpus", "ranks")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """``patterns``: of families; the first that matches counts. ``threshold_percent``, ``deviations``: a regression exceeds both.
-    ``history``, ``least``: the largest and smallest number of earlier runs. ``fine_runs``: the number of runs without an issue before it
-    counts as new."""
+    """``patterns``: of families; the first that matches counts. ``metrics``: the figures that are compared, with their limits; a
+    regression exceeds the limit and ``deviations``. ``history``, ``least``: the largest and smallest number of earlier runs. ``fine_runs``:
+    the number of runs without an issue before it counts as new. ``baseline``: pattern of the name or id of runs that others are compared
+    with, instead of the runs before."""
 
     patterns: tuple[re.Pattern[str], ...] = ()
-    threshold_percent: float = 10.0
+    metrics: tuple[Metric, ...] = METRICS
     deviations: float = 3.0
     history: int = 8
     least: int = 3
     fine_runs: int = 3
+    baseline: str | None = None
+
+    @property
+    def threshold_percent(self) -> float | None:
+        """Return the limit of the step time; None if it is not compared."""
+        return next((metric.limit for metric in self.metrics if metric.key == STEP.key), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """``id``: of the run. ``value_ns``, ``base_ns``: its time from step to step and the median of the ``runs`` before. ``rule``: of a new
-    issue."""
+    """``id``: of the run. ``metric``: the figure that changed, by its key; ``value``, ``base``: of the run, and the median of the ``runs``
+    before. ``change_percent``: of the base; percentage points for a figure in percent of time. ``rule``: of a new issue."""
 
     kind: Kind
     id: str
@@ -61,8 +68,9 @@ class Finding:
     text: str
     runs: int
     rule: str | None = None
-    value_ns: int | None = None
-    base_ns: float | None = None
+    metric: str | None = None
+    value: float | None = None
+    base: float | None = None
     change_percent: float | None = None
 
 
@@ -79,6 +87,10 @@ class Point:
     gpu_utilization_percent: float | None
     exposed_communication_percent: float | None
     gpu_memory_percent: float | None
+    iteration_median_ns: int | None
+    mfu_percent: float | None
+    data_loading_percent: float | None
+    gpu_memory_peak_bytes: int | None
     issues: int
     comparable: bool
     mark: Literal["regression", "improvement"] | None
@@ -104,7 +116,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """``runs``: the number of reports. ``points``: the newest ones, oldest first. ``trends``: by the names in METRICS."""
+    """``runs``: the number of reports. ``points``: the newest ones, oldest first. ``trends``: by the names in TRENDS."""
 
     name: str
     runs: int
@@ -115,9 +127,9 @@ class Family:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """``findings``: regressions, then new issues, then improvements. ``families``: of ``families_total``, those with findings first.
-    ``steps``: id, step_base_ns, step_change_percent, step_runs, step_mark of every run with earlier ones. ``alone``: ids of the runs whose
-    family has no other run, the newest first."""
+    """``findings``: regressions, those of the step time first, then new issues, then improvements. ``families``: of ``families_total``,
+    those with findings first. ``steps``: id, step_base_ns, step_change_percent, step_runs, step_mark of every run with earlier ones.
+    ``alone``: ids of the runs whose family has no other run, the newest first."""
 
     findings: tuple[Finding, ...]
     families: tuple[Family, ...]
@@ -197,12 +209,26 @@ def stem_of(text: str) -> str:
 def history(runs: pl.DataFrame, settings: Settings) -> History:
     """Return the history of ``runs``: the index columns of a Row, and ``family``."""
     ordered = _ordered(runs)
-    steps = _steps(ordered, settings)
-    current = ordered.join(_current(ordered, steps), on="id", how="left").with_columns(pl.col("night", "newest").fill_null(False))
-    findings = (*_step_findings(steps, current), *_new_issues(current, settings))
+    compared = {metric.key: _compared(ordered, metric, settings) for metric in settings.metrics}
+    steps = _steps(compared.get(STEP.key), ordered)
+    current = ordered.join(_current(ordered), on="id", how="left").with_columns(pl.col("night", "newest", "fresh").fill_null(False))
+    findings = (
+        *(finding for metric in settings.metrics for finding in _findings(metric, compared[metric.key], current, settings)),
+        *_new_issues(current, settings),
+    )
     order = {"regression": 0, "new_issue": 1, "improvement": 2}
     findings = tuple(
-        sorted(findings, key=lambda one: (order[one.kind], -abs(one.change_percent or 0.0), one.family, one.id, one.rule or ""))
+        sorted(
+            findings,
+            key=lambda one: (
+                order[one.kind],
+                one.metric not in (None, STEP.key),
+                -abs(one.change_percent or 0.0),
+                one.family,
+                one.id,
+                one.metric or one.rule or "",
+            ),
+        )
     )
     names, total = _chosen(ordered, findings)
     families = _families(ordered.filter(pl.col("family").is_in(names)), steps, names, settings)
@@ -219,7 +245,7 @@ def _ordered(runs: pl.DataFrame) -> pl.DataFrame:
         runs.lazy()
         .filter(pl.col("state") == "reported")
         .select(
-            "id", "family", "gpu_name", "gpus", "ranks", *METRICS, "verdicts",
+            "id", "name", "family", "gpu_name", "gpus", "ranks", *TRENDS, "verdicts",
             at_ns=pl.coalesce("started_ns", "reported_at_ns"),
             ended_ns=pl.coalesce(pl.col("started_ns") + pl.col("duration_ns").fill_null(0), "reported_at_ns"),
             comparable=pl.col("status").is_null() | pl.col("status").is_in(_COMPARABLE),
@@ -238,74 +264,92 @@ def _ordered(runs: pl.DataFrame) -> pl.DataFrame:
     )  # fmt: skip
 
 
-def _steps(ordered: pl.DataFrame, settings: Settings) -> pl.DataFrame:
-    """Compare each run's time from step to step with the runs before it."""
-    step, base, count = pl.col("step_median_ns"), pl.col("step_base_ns"), pl.col("step_runs")
-    before = [step.shift(k).over(_SERIES) for k in range(1, settings.history + 1)]
+def _compared(ordered: pl.DataFrame, metric: Metric, settings: Settings) -> pl.DataFrame:
+    """Compare a figure of each run with the runs before it, or with the baseline.
+
+    Columns: ``value``, ``base``, ``runs``, ``change``, ``mark``, ``pinned`` (whether the base is the baseline)."""
+    value, base, count = pl.col("value"), pl.col("base"), pl.col("runs")
+    before = pl.concat_list([value.shift(k).over(_SERIES) for k in range(1, settings.history + 1)]).list.drop_nulls()
     small = pl.lit(1.0) + 2.0 / count
     for number, factor in _SMALL.items():
         small = pl.when(count == number).then(factor).otherwise(small)
-    share = settings.threshold_percent / 100.0
-    room = settings.deviations * pl.col("step_spread_ns")
+    share, points = metric.floor
+    room = pl.max_horizontal(_NORMAL * small * pl.col("mad"), share * base + points) * settings.deviations
+    limit = pl.lit(metric.limit) if metric.points else base * (metric.limit / 100.0)
+    worse = value - base if metric.more_is_worse else base - value
+    rows = (
+        ordered.filter(pl.col("comparable") & ((pl.col(metric.column) > 0) | metric.points))
+        .select("id", "name", "place", *_SERIES, "ended_ns", value=pl.col(metric.column).cast(pl.Float64))
+        .drop_nulls("value")
+    )
+    is_baseline = _is_baseline(rows, settings.baseline)
+    baseline = rows.filter(is_baseline).group_by(_SERIES).agg(baseline=pl.col("value"))
     return (
-        ordered.lazy()
-        .filter(pl.col("comparable") & (step > 0))
-        .select("id", "place", *_SERIES, "step_median_ns", "ended_ns")
-        .with_columns(step.cast(pl.Float64))
-        .with_columns(pl.concat_list(before).list.drop_nulls().alias("before"))
-        .with_columns(step_base_ns=pl.col("before").list.median(), step_runs=pl.col("before").list.len().cast(pl.Int64))
-        .drop("before")
-        .with_columns(_mad=pl.concat_list([(one - base).abs() for one in before]).list.drop_nulls().list.median())
+        rows.with_columns(own=is_baseline, before=before)
+        .join(baseline, on=_SERIES, how="left", nulls_equal=True, maintain_order="left")
+        .with_columns(pinned=pl.col("baseline").is_not_null() & ~pl.col("own"))
+        .with_columns(before=pl.when("pinned").then("baseline").otherwise("before"))
+        .with_columns(base=pl.col("before").list.median(), runs=pl.col("before").list.len().cast(pl.Int64))
+        .with_columns(mad=(pl.col("before") - base).list.eval(pl.element().abs()).list.median())
+        .with_columns(change=value - base if metric.points else 100.0 * (value - base) / base)
         .with_columns(
-            step_spread_ns=pl.max_horizontal(_NORMAL * small * pl.col("_mad"), _FLOOR * base),
-            step_change_percent=100.0 * (step - base) / base,
-        )
-        .with_columns(
-            step_mark=pl.when(count < settings.least)
+            mark=pl.when((count < settings.least) & ~pl.col("pinned"))
             .then(None)
-            .when((step > base * (1.0 + share)) & (step > base + room))
+            .when((worse > limit) & (worse > room))
             .then(pl.lit("regression"))
-            .when((step < base * (1.0 - share)) & (step < base - room))
+            .when((-worse > limit) & (-worse > room))
             .then(pl.lit("improvement"))
         )
-        .drop("_mad")
-        .collect()
+        .drop("before", "baseline", "mad", "own")
     )
 
 
-def _current(ordered: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+def _is_baseline(rows: pl.DataFrame, pattern: str | None) -> pl.Series:
+    names = rows.select("id", "name").iter_rows()
+    return pl.Series([pattern is not None and any(fnmatchcase(name or "", pattern) for name in pair) for pair in names], dtype=pl.Boolean)
+
+
+def _steps(compared: pl.DataFrame | None, ordered: pl.DataFrame) -> pl.DataFrame:
+    """Return the columns of the index about step times."""
+    if compared is None:  # --regression step=off
+        compared = _compared(ordered, STEP, Settings(least=2**31))
+    return compared.select("id", step_base_ns="base", step_runs="runs", step_change_percent="change", step_mark="mark")
+
+
+def _current(ordered: pl.DataFrame) -> pl.DataFrame:
     """Return the comparable runs to which findings may refer.
 
-    ``night``: the run ended in the 36 hours before the last known end. ``newest``: it is the last of its series, and not older than 30 days
-    at that time. ``newest_step``: the same among the runs that have steps."""
+    ``night``: the run ended in the 36 hours before the last known end. ``fresh``: it is not older than 30 days at that time. ``newest``: it
+    is also the last of its series."""
     runs = ordered.filter("comparable").select("id", "place", "ended_ns", *_SERIES)
     last = runs["ended_ns"].max()
     fresh = pl.col("ended_ns").is_null() if last is None else pl.col("ended_ns") >= pl.lit(last) - _PAST_NS
     night = pl.lit(False) if last is None else pl.col("ended_ns") >= pl.lit(last) - NIGHT_NS
-    with_steps = steps.filter(pl.col("place") == pl.col("place").max().over(_SERIES)).select("id", newest_step=pl.lit(True))
     return (
-        runs.with_columns(newest=(pl.col("place") == pl.col("place").max().over(_SERIES)) & fresh.fill_null(True), fresh=fresh)
-        .with_columns(night=night.fill_null(False))
-        .join(with_steps, on="id", how="left")
-        .select("id", "night", "newest", newest_step=pl.col("newest_step").fill_null(False) & pl.col("fresh").fill_null(True))
+        runs.with_columns(fresh=fresh.fill_null(True), night=night.fill_null(False))
+        .with_columns(newest=(pl.col("place") == pl.col("place").max().over(_SERIES)) & pl.col("fresh"))
+        .select("id", "night", "newest", "fresh")
     )
 
 
-def _step_findings(steps: pl.DataFrame, current: pl.DataFrame) -> list[Finding]:
-    reported = current.filter(pl.col("night") | pl.col("newest_step")).select("id")
-    findings = []
-    for row in steps.filter(pl.col("step_mark").is_not_null()).join(reported, on="id", how="semi").iter_rows(named=True):
-        kind: Kind = "regression" if row["step_mark"] == "regression" else "improvement"
-        change, count = row["step_change_percent"], row["step_runs"]
-        differs = f"{wording.percent(abs(change))} {'more' if change > 0 else 'less'}"
-        text = (
-            f"{wording.duration(row['step_median_ns'])} from step to step, {differs} than the"
-            f" median of the {count} comparable runs before ({wording.duration(row['step_base_ns'])})"
-        )
-        findings.append(
-            Finding(kind, row["id"], row["family"], text, count, None, round(row["step_median_ns"]), row["step_base_ns"], change)
-        )
-    return findings
+def _findings(metric: Metric, compared: pl.DataFrame, current: pl.DataFrame, settings: Settings) -> list[Finding]:
+    """Return the regressions of a figure; of the step time also the improvements.
+
+    The newest run of a series is the newest that has the figure."""
+    newest = pl.col("place") == pl.col("place").max().over(_SERIES)
+    rows = compared.with_columns(last=newest).join(current.select("id", "night", "fresh"), on="id")
+    kinds: tuple[Kind, ...] = ("regression", "improvement") if metric.key == STEP.key else ("regression",)
+    rows = rows.filter(pl.col("mark").is_in(kinds) & (pl.col("night") | (pl.col("last") & pl.col("fresh"))))
+    return [_finding(metric, row, settings) for row in rows.iter_rows(named=True)]
+
+
+def _finding(metric: Metric, row: Mapping[str, Any], settings: Settings) -> Finding:
+    count, value, base = row["runs"], row["value"], row["base"]
+    than = f"the {count} comparable runs before" if not row["pinned"] else f"the baseline {settings.baseline}"
+    median = "the median of " if count > 1 else ""
+    figure = f"{metric.text(value)} from step to step" if metric.key == STEP.key else f"{metric.label} {metric.text(value)}"
+    text = f"{figure}, {metric.difference(row['change'])} than {median}{than} ({metric.text(base)})"
+    return Finding(row["mark"], row["id"], row["family"], text, count, None, metric.key, value, base, row["change"])
 
 
 def _new_issues(current: pl.DataFrame, settings: Settings) -> list[Finding]:
@@ -355,13 +399,13 @@ def _family(name: str, runs: pl.DataFrame, marks: Mapping[str, Any], settings: S
     alike = set(same["id"].to_list())
     points = tuple(
         Point(
-            id=row["id"], at_ns=row["at_ns"], **{metric: row[metric] for metric in METRICS}, issues=row["issues"],
+            id=row["id"], at_ns=row["at_ns"], **{metric: row[metric] for metric in TRENDS}, issues=row["issues"],
             comparable=row["id"] in alike, mark=marks.get(row["id"]),
         )
         for row in runs.tail(POINTS).iter_rows(named=True)
     )  # fmt: skip
     trends = {}
-    for metric in METRICS:
+    for metric in TRENDS:
         earlier = same.filter((pl.col("id") != newest["id"]) & pl.col(metric).is_not_null())[metric].tail(settings.history)
         base = earlier.cast(pl.Float64).median()
         trends[metric] = Trend(newest[metric], base if isinstance(base, float) else None, len(earlier))

@@ -235,6 +235,8 @@ def to_json(index: Index) -> bytes:
         "states": dict(index.states),
         "settings": {
             "regression_threshold_percent": index.settings.threshold_percent,
+            "regression_limits": {metric.key: metric.limit for metric in index.settings.metrics},
+            "baseline": index.settings.baseline,
             "regression_deviations": index.settings.deviations,
             "regression_history": index.settings.history,
             "fine_runs": index.settings.fine_runs,
@@ -259,7 +261,7 @@ def _part(name: str, values: Iterable[Any]) -> str:
 
 
 def _run(index: Index, row: Row) -> dict[str, Any]:
-    url = filled(index.base_url, f"{row.folder}/{file}") if index.base_url and (file := file_of(row)) else None
+    url = filled(index.base_url, f"{places.latest_folder(row.id)}/{file}") if index.base_url and (file := file_of(row)) else None
     return _short(row.to_json() | dict(index.added.get(row.id, {})) | {"url": url})
 
 

@@ -157,6 +157,10 @@ class Row:
     step_median_ns: int | None = None  # step time (docs/definitions.md), the value of the report
     exposed_communication_percent: float | None = None  # of the devices' span
     gpu_memory_percent: float | None = None  # highest sampled
+    iteration_median_ns: int | None = None  # of the main kind of iterations of an inference engine
+    mfu_percent: float | None = None
+    data_loading_percent: float | None = None  # of the mean step
+    gpu_memory_peak_bytes: int | None = None  # allocated, the highest of the processes
     verdicts: dict[str, str] = field(default_factory=dict)  # rule -> IssuesFound, NoIssuesFound, NotEvaluated, Error
     warnings: tuple[str, ...] = ()
     tickets: tuple[str, ...] = ()  # that link to the report

@@ -22,7 +22,7 @@ from ..errors import InputError
 from ..ingest.object_store.objects import ObjectInfo, Objects, ObjectStoreError
 from ..ingest.object_store.urls import is_url
 from ..version import REPORT, __version__
-from . import hard_limit, left_out, places, reasons
+from . import dated, hard_limit, left_out, places, reasons
 from .claims import Claims
 from .discover import found_runs, to_look_at, with_these
 from .model import FoundRun, ReportOptions, Row, Task, row_of
@@ -43,7 +43,8 @@ _HEAD: Final = 1 << 18
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """The user's options for a night. Times in ns (Unix). ``since``, ``until``: limits for a run's newest object. ``shard``: (i, n), i from
-    0. ``in_flight``: how many runs are handed out at a time. ``run_stores``: whether run stores are reported."""
+    0. ``in_flight``: how many runs are handed out at a time. ``run_stores``: whether run stores are reported. ``prefixes``: beginnings of
+    the paths that are listed (dated.py); None: all. ``inventory``: read instead of a listing (inventory.py)."""
 
     source: str
     out: str
@@ -61,6 +62,8 @@ class Wanted:
     redo: bool = False
     generated_at_ns: int | None = None
     run_stores: bool = False
+    prefixes: tuple[str, ...] | None = None
+    inventory: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +84,15 @@ class Decision:
 
 @dataclass(slots=True)
 class Night:
-    """The result of a night. ``runs_found``: the number of runs, including those that the options leave out. ``rows``: runs that were
-    reported or failed in it. ``elsewhere``: rows of due runs that another night has finished meanwhile. ``open``: rows of runs that are
-    not up to date, and why. ``faults``: of the failed runs, by id. ``not_read``: a line, with paths relative to the source, for each
-    report of Nsight Systems and each omitted run store outside all runs, and for each object that the listing left out. ``stopped``: why
-    it ended before all runs were handed out."""
+    """The result of a night. ``runs_found``: the number of runs, including those that the options leave out. ``runs_known``: the number of
+    runs with a report. ``rows``: runs that were reported or failed in it. ``elsewhere``: rows of due runs that another night has finished
+    meanwhile. ``open``: rows of runs that are not up to date, and why. ``faults``: of the failed runs, by id. ``not_read``: a line, with
+    paths relative to the source, for each report of Nsight Systems and each omitted run store outside all runs, and for each object that
+    the listing left out. ``stopped``: why it ended before all runs were handed out."""
 
     decisions: list[Decision] = field(default_factory=list)
     runs_found: int = 0
+    runs_known: int = 0
     gone: tuple[str, ...] = ()
     not_read: tuple[str, ...] = ()
     rows: list[Row] = field(default_factory=list)
@@ -111,7 +115,7 @@ def plan(source: Objects, out: Objects, wanted: Wanted, known: Mapping[str, Row]
     digest = places.options_digest(wanted.options)
     night = Night()
     seen: set[str] = set()
-    listing = source.list()
+    listing = _listing(source, wanted)
     report_folders = own_folders(source.url, out.url)
     reports = left_out.LeftOut(left_out.nsight_folder, report_folders)
     stores = left_out.LeftOut(left_out.store_folder, report_folders)
@@ -127,8 +131,19 @@ def plan(source: Objects, out: Objects, wanted: Wanted, known: Mapping[str, Row]
         *(left_out.store_note(one.id) for one in stores.runs(seen) if lets_in(one, wanted)),
         *(line.removeprefix(source.place("")) if not line.startswith(source.place(": ")) else line for line in source.left_out),
     )
-    night.gone = tuple(sorted(known.keys() - seen - stores.paths()))
+    listed = known.keys() if wanted.prefixes is None else {run for run in known if run.startswith(wanted.prefixes)}
+    night.gone = tuple(sorted(listed - seen - stores.paths()))
+    night.runs_known = len(known)
     return night
+
+
+def _listing(source: Objects, wanted: Wanted) -> Iterator[ObjectInfo]:
+    if wanted.inventory is None:
+        return dated.listing(source, wanted.prefixes)
+    from . import inventory
+
+    objects = inventory.listing(wanted.inventory, source)
+    return objects if wanted.prefixes is None else (one for one in objects if one.path.startswith(wanted.prefixes))
 
 
 def running(night: Night, digest: str) -> list[Row]:

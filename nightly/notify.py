@@ -289,7 +289,7 @@ def send(
     ``read_file``: reads below the output."""
     known = settings or ticket_settings.load()
     options = options or Options(ca_bundle=known.environment.get(ticket_settings.CA_BUNDLE) or None)
-    message = replace(_full(action, read_file), link=link)
+    message = replace(_full(action, read_file), link=link, title=action.title.removeprefix("postrun: "))
     files = [_file(action, kind, read_file) for kind in action.files]
     opened, number, delivered = "", "", delivery(action.target, known, options)
     if isinstance(delivered, Tracker) and action.target.ticket is None:

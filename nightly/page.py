@@ -37,6 +37,9 @@ _METRICS: Final = (
     ("gpu_utilization_percent", "GPU utilization"),
     ("exposed_communication_percent", "Exposed communication"),
     ("gpu_memory_percent", "GPU memory"),
+    ("iteration_median_ns", "Iteration time"),
+    ("mfu_percent", "MFU"),
+    ("data_loading_percent", "Data loading"),
 )
 
 
@@ -98,7 +101,10 @@ def index_page(index: Index, look: Look | None = None, *, most_runs: int = 1_000
         left_out=f"all {count(index.total)} are in index.parquet",
         hints=_HINTS,
         place=clip(index.place, 200),
-        threshold=threshold_text(index.settings.threshold_percent),
+        threshold=None if (limit := index.settings.threshold_percent) is None else threshold_text(limit),
+        base=f"the baseline {index.settings.baseline}"
+        if index.settings.baseline
+        else f"the {index.settings.history} comparable runs before",
         deviations=f"{index.settings.deviations:g}",
     )
 
@@ -140,7 +146,7 @@ def _line(index: Index, findings: Sequence[Finding], row: Row | None, anchors: d
         rules = ", ".join(one.rule or "" for one in findings)
         text = f"{rules}: passed in the {first.runs} comparable runs before"
     else:
-        text = first.text
+        text = "; ".join(one.text for one in findings)
     return Line(run_id(row) if row else first.id, report_link(index, row), first.family, anchors.get(first.family), text)
 
 

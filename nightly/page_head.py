@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from ..analysis.report.run import Tile
 from ..report_templates.text.formats import clip, count, duration, glued, percent, plural
 from .history import NIGHT_NS
+from .metrics import STEP
 
 if TYPE_CHECKING:
     from .index_model import Index
@@ -38,9 +39,10 @@ def _worst(index: Index) -> str:
     """Name the largest regression, else the newest failure, else a new issue."""
     for finding in index.findings:
         if finding.kind == "regression":
-            change = f"{percent(finding.change_percent)} slower per step" if finding.change_percent is not None else "slower per step"
-            times = f"{duration(finding.base_ns)} → {duration(finding.value_ns)}"
-            return f"The worst is {clip(finding.id, 80)}: {change} ({times})."
+            if finding.metric != STEP.key:
+                return f"The worst is {clip(finding.id, 80)}: {finding.text}."
+            times = f"{duration(finding.base)} → {duration(finding.value)}"
+            return f"The worst is {clip(finding.id, 80)}: {percent(finding.change_percent)} slower per step ({times})."
     if index.failed:
         row = index.failed[0]
         reason = clip(first_sentence(row.reason or "", row.id), _LONGEST_REASON).rstrip(".")

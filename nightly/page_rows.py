@@ -68,7 +68,7 @@ def evaluated_rules(rows: Iterable[Row]) -> list[str]:
     for row in rows:
         for rule, verdict in row.verdicts.items():
             evaluated[rule] = evaluated.get(rule, False) or verdict != NOT_EVALUATED
-    return [rule for rule, known in evaluated.items() if known and rule not in _INFORMING]
+    return [rule for rule in _in_order(evaluated) if evaluated[rule] and rule not in _INFORMING]
 
 
 def worst_first(index: Index, rows: Sequence[Row]) -> list[Row]:
@@ -92,7 +92,15 @@ def alone_rows(index: Index, most: int) -> list[Row]:
 
 
 def _issues(row: Row) -> list[str]:
-    return [rule for rule, verdict in row.verdicts.items() if verdict == ISSUE and rule not in _INFORMING]
+    return [rule for rule in _in_order(row.verdicts) if row.verdicts[rule] == ISSUE and rule not in _INFORMING]
+
+
+def _in_order(rules: Iterable[str]) -> list[str]:
+    """Order rules as the reports list them, custom ones last.
+
+    Done-markers have them by name."""
+    places = {name: number for number, name in enumerate(RULES)}
+    return sorted(rules, key=lambda rule: (places.get(rule, len(places)), rule))
 
 
 def entry(index: Index, row: Row, rules: Sequence[str]) -> dict[str, Any]:

@@ -108,14 +108,14 @@ def reports_of(objects: Iterable[ObjectInfo], rows: Mapping[str, Row]) -> dict[s
 
 def plan(rows: Mapping[str, Row], reports: Mapping[str, Reports], policy: Policy, patterns: Sequence[re.Pattern[str]] = ()) -> Plan:
     """Decide what goes, the oldest runs first. ``patterns``: of --family."""
-    present = sorted((rows[run_id] for run_id in reports), key=lambda row: (row.at_ns, row.id))
+    present = sorted((row for row in rows.values() if row.id in reports or row.id in policy.gone), key=lambda row: (row.at_ns, row.id))
     reasons = _named(present, policy, patterns)
     removals: dict[str, Removal] = {}
     kept = set()
     sizes = {run_id: sum(file.size for file in one.all()) for run_id, one in reports.items()}
     left = sum(sizes.values())
     for row in present:
-        files = reports[row.id]
+        files = reports.get(row.id, Reports())
         if row.id in reasons and (policy.ticketed or not row.tickets):
             removals[row.id] = Removal(row, reasons[row.id], tuple(files.all()), True, row.id in policy.gone)
         elif policy.superseded and (old := files.superseded(row.folder)):
@@ -133,7 +133,7 @@ def plan(rows: Mapping[str, Row], reports: Mapping[str, Reports], policy: Policy
         if row.tickets and not policy.ticketed:
             kept.add(row.id)
             continue
-        left -= sizes[row.id] - (before.bytes if before is not None else 0)
+        left -= sizes.get(row.id, 0) - (before.bytes if before is not None else 0)
         removals[row.id] = Removal(row, "all reports together are too large", tuple(reports[row.id].all()), True)
     return Plan(tuple(removals.values()), tuple(sorted(kept)))
 

@@ -103,6 +103,9 @@ def notes(result: Result) -> Iterator[str]:
         yield f"{run_id} failed: {_short(reason)}"
     if len(reasons) > _MOST_FAILED:
         yield f"{len(reasons) - _MOST_FAILED} more failed; the index lists all"
+    errors = Counter(rule for row in night.rows for rule, verdict in row.verdicts.items() if verdict == ERROR)
+    for rule, number in errors.most_common(_NAMED):
+        yield f"{rule} failed in {_count(number, 'run')}, so it is not known whether they have an issue; --fail-on error matches that"
     failed = [row for row in result.rows.values() if row.state == "failed" and row.id not in reasons]
     stores = [row.id for row in failed if row.kind == "store"]
     skipped = {one for one in stores if any(line.startswith(f"{one}: ") for line in result.left_out)}  # without --run-stores

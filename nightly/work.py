@@ -375,7 +375,7 @@ def figures(report: Report) -> dict[str, Any]:
     ranks = {process.rank for process in report.processes if process.rank is not None}
     steps = main_steps(report.steps.steps)
     active = report.system_usage.gpu_active
-    memory = [usage.max for usage in report.system_usage.nodes if usage.metric == "gpu_memory"]
+    memory = [usage.max for usage in report.system_usage.nodes if usage.metric == "gpu_memory" and "controller" not in usage.unit]
     models = Counter(device.name for device in used if device.name)
     return {
         "name": report.run.name,
@@ -396,6 +396,10 @@ def figures(report: Report) -> dict[str, Any]:
         "step_median_ns": round(times.median_ns) if (times := step_times(report.steps)) else None,
         "exposed_communication_percent": tiles.get("exposed_communication"),
         "gpu_memory_percent": max(memory, default=None),
+        "iteration_median_ns": None if (iteration := tiles.get("iteration_time")) is None else round(iteration),
+        "mfu_percent": tiles.get("mfu"),
+        "data_loading_percent": tiles.get("data_loading"),
+        "gpu_memory_peak_bytes": max((row.peak for row in report.allocator_memory or ()), default=None),
         "verdicts": {result.rule: result.verdict for result in report.rules},
         "warnings": report.summary.warnings,
     }

@@ -4,7 +4,8 @@
 :class:`postrun.analysis.report.Report`, and ``postrun.report_templates`` renders that as HTML, PDF and JSON. ``postrun.cli`` is the
 command line.
 
-From Python: :func:`make_report` writes the files of a report, :func:`analyze` returns only the Report; ``rule_configs`` and
+From Python: :func:`make_report` writes the files of a report, :func:`analyze` returns only the Report, :func:`run_night` reports all runs
+of a folder or an object store; ``rule_configs`` and
 ``ProfilerRule`` select the rules and their values; a custom rule derives from :class:`Rule`. See docs/rules-api.md.
 ``ProfilerConfig``, ``FrameworkProfile`` and related classes define what a recording profiles; ``profiler_requests`` has the launcher's
 functions. See docs/profiling-configuration.md.
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     from .native.profiling.classes import cProfileTimer as cProfileTimer
     from .native.profiling.profiler_config import Profiler as Profiler
     from .native.profiling.profiler_config import ProfilerConfig as ProfilerConfig
+    from .nightly.api import NightResult as NightResult
+    from .nightly.api import run_night as run_night
     from .report_templates.output.render import render as render
 
 # Module -> its public names; loaded at first use, so that the command line's --help stays fast.
@@ -56,6 +59,7 @@ _MODULES = {
     ".native.profiling.classes": "DataloaderProfilingConfig DetailedProfilingConfig FrameworkProfile HorovodProfilingConfig PythonProfiler"
     " PythonProfilingConfig SMDataParallelProfilingConfig StepRange TimeRange cProfileTimer",
     ".native.profiling.profiler_config": "Profiler ProfilerConfig",
+    ".nightly.api": "NightResult run_night",
     ".report_templates.output.render": "render",
 }
 _PUBLIC = {name: module for module, names in _MODULES.items() for name in names.split()}

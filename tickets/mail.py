@@ -70,7 +70,7 @@ class Mailer:
         domain = domain if domain and domain.isascii() else "postrun.invalid"
         issues = f"{message.issues} issue{'s' * (message.issues != 1)}" if message.issues else "no issue"
         mail = EmailMessage()
-        mail["Subject"] = plain(f"[postrun] {message.run}: {issues}")[:200]
+        mail["Subject"] = plain(f"[postrun] {message.title or f'{message.run}: {issues}'}")[:200]
         mail["From"] = self.sender
         mail["To"] = ", ".join(self.target.addresses)
         mail["Date"] = formatdate(localtime=False)

@@ -40,7 +40,8 @@ class Finding:
 @dataclass(frozen=True, slots=True)
 class Message:
     """``key`` identifies the comment when it is sent again. ``lines`` come before everything else, such as a regression. ``issues`` counts
-    all findings of the report, ``findings`` has the first. ``warnings``: with the caveats of the first page, which come first."""
+    all findings of the report, ``findings`` has the first. ``warnings``: with the caveats of the first page, which come first. ``title``:
+    of a mail; "" for the run and its number of issues."""
 
     key: str
     run: str
@@ -55,6 +56,7 @@ class Message:
     warnings: tuple[str, ...] = ()
     link: str | None = None
     made: str = ""
+    title: str = ""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"figures": [{"label": label, "value": value} for label, value in self.figures]}

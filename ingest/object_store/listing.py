@@ -27,6 +27,7 @@ T = TypeVar("T")
 
 _TIMEOUT_S: Final = 60
 _MOST: Final = 64 << 20
+_FOLDER_PAGES: Final = 5
 
 
 class ListError(Exception):
@@ -68,9 +69,9 @@ class Lister:
             return False
 
     def page(self, prefix: str, after: str | None, most: int = 1000, base: str = "") -> tuple[list[ObjectInfo], str | None]:
-        """Return objects, and the key before the next page; ListError.
+        """Return objects, and the path before the next page; ListError.
 
-        ``base``: the beginning of all keys, which the paths do not contain."""
+        ``after``: a key. ``base``: the beginning of all keys, which the paths do not contain."""
         query = f"list-type=2&encoding-type=url&max-keys={most}&prefix={quote(prefix, safe='')}"
         if after:
             query += f"&start-after={quote(after, safe='')}"
@@ -81,7 +82,29 @@ class Lister:
             raise ListError(trouble(error) if isinstance(error, ElementTree.ParseError) else Trouble("network")) from None
         if more and not keys:
             raise ListError(Trouble("other"))
-        return keys, base + keys[-1].path if more else None
+        return keys, keys[-1].path if more else None
+
+    def folders(self, prefix: str, base: str = "") -> list[str]:
+        """Return the folders in a folder, ending in a slash, without ``base``; ListError.
+
+        Of many folders, those of the first pages."""
+        known: list[str] = []
+        after = ""
+        for _ in range(_FOLDER_PAGES):
+            query = f"list-type=2&delimiter=%2F&encoding-type=url&max-keys=1000&prefix={quote(prefix, safe='')}"
+            body = self._get(query + (f"&start-after={quote(after, safe='')}" if after else ""))
+            try:
+                answer = ElementTree.fromstring(body)
+            except ElementTree.ParseError as error:
+                raise ListError(trouble(error)) from None
+            namespace = answer.tag.partition("}")[0] + "}" if answer.tag.startswith("{") else ""
+            encoded = answer.findtext(f"{namespace}EncodingType") == "url"
+            names = [entry.text or "" for entry in answer.iterfind(f"{namespace}CommonPrefixes/{namespace}Prefix")]
+            known += [unquote(name.replace("+", " "), errors="surrogateescape") if encoded else name for name in names]
+            if answer.findtext(f"{namespace}IsTruncated") != "true" or not known:
+                break
+            after = f"{known[-1][:-1]}0"  # the first name behind those below it: 0 follows the slash
+        return [name.removeprefix(base) for name in known]
 
     def _signed(self, query: str) -> str:
         try:

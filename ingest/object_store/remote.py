@@ -7,7 +7,7 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from .folder import complete_file
 from .listing import ListError, nanoseconds
 from .objects import ObjectInfo, Objects, ObjectStoreError
 from .paths import OURS, is_ours, problem
+from .ranges import Part, long_listing
 from .sides import Side
 from .urls import StoreUrl
 
@@ -70,23 +71,38 @@ class Stored(Objects):
 
     def _pages_s3(self, prefix: str, after: str | None) -> Iterator[ObjectInfo]:
         """Yield keys below the root that can be paths; leave out markers of folders."""
+        for info in (
+            self._from(prefix, after) if after is not None else long_listing(partial(self._page, prefix), partial(self._folders, prefix))
+        ):
+            path = info.path
+            if not path or path.endswith("/"):
+                if info.size:
+                    self._leave_out(path, "a name that ends with a slash")
+            elif wrong := problem(path):
+                self._leave_out(path, wrong)
+            elif after is None or _behind(path, after):
+                yield info
+
+    def _from(self, prefix: str, after: str) -> Iterator[ObjectInfo]:
+        # Up to a character that no request can contain; the rest is compared later.
+        start: str | None = _UNPRINTABLE.split(after, maxsplit=1)[0]
+        while start is not None:
+            infos, start = self._page(prefix, start)
+            yield from infos
+
+    def _page(self, prefix: str, after: str | None) -> Part:
         lister = self._to.lister
         assert lister is not None
-        # Up to a character that no request can contain; the rest is compared here.
-        start = None if after is None else self._base + _UNPRINTABLE.split(after, maxsplit=1)[0]
-        while True:
-            infos, start = self._try(partial(lister.page, self._base + prefix, start, base=self._base), self.url)
-            for info in infos:
-                path = info.path
-                if not path or path.endswith("/"):
-                    if info.size:
-                        self._leave_out(path, "a name that ends with a slash")
-                elif wrong := problem(path):
-                    self._leave_out(path, wrong)
-                elif after is None or _behind(path, after):
-                    yield info
-            if start is None:
-                return
+        start = None if after is None else self._base + after
+        return self._try(lambda: lister.page(self._base + prefix, start, base=self._base), self.url)
+
+    def _folders(self, prefix: str, folder: str) -> Sequence[str]:
+        lister = self._to.lister
+        assert lister is not None
+        if not folder and prefix:  # the names begin with more than whole folders
+            folder = prefix.rpartition("/")[0] + "/" if "/" in prefix else ""
+        known = self._try(lambda: lister.folders(self._base + folder, base=self._base), self.url)
+        return [inner for inner in known if inner.startswith(prefix)]
 
     def _pages(self, prefix: str, after: str | None) -> Iterator[ObjectInfo]:
         """Yield obstore's listing of whole parts; compare the rest of ``prefix``."""

@@ -183,6 +183,19 @@ def test_fail_on_says_what_cannot_be_told(runs: Path, tmp_path: Path) -> None:
     assert "the steps are too few, or vary too much, so slower and faster cannot match" in done.stderr
 
 
+def test_a_gate_without_evidence_does_not_pass(runs: Path, tmp_path: Path) -> None:
+    report = json.loads((runs / "base-report" / "report.json").read_text("utf-8"))
+    report["steps"]["steps"] = []
+    report["annotations"]["groups"] = []
+    for device in report["time_breakdown"]:
+        device["span_ns"] = 0  # else equal work by counts is compared
+    (tmp_path / "report.json").write_text(json.dumps(report), encoding="utf-8")
+    for words, code in (("slower", 3), ("faster", 0)):
+        done = run("compare", tmp_path, runs / "new-report", "-o", tmp_path / "out", "--format", "json", "--fail-on", words)
+        assert done.exit_code == code
+        assert "so it is not known whether the run is slower; --fail-on kernels compares kernels" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [

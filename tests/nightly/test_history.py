@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from postrun.errors import UsageError
 from postrun.nightly import table
 from postrun.nightly.history import History, Settings, family_of, history, patterns_of
+from postrun.nightly.metrics import METRICS, with_limits
 from postrun.nightly.model import Row
 
 DAY = 86_400 * 10**9
@@ -120,7 +121,7 @@ def test_runs_that_are_alone_in_their_family_are_known() -> None:
 def test_a_step_time_far_above_the_runs_before_is_a_regression() -> None:
     # Median of 100, 101, 99, 100, 102 is 100; deviations 0, 1, 1, 0, 2 with median 1; 3 * 1.4826 * 2.0 * 1 = 8.9 < 15.
     (finding,) = history_of(series(100, 101, 99, 100, 102, 115)).findings
-    assert (finding.kind, finding.value_ns, finding.base_ns, finding.change_percent, finding.runs) == (
+    assert (finding.kind, finding.value, finding.base, finding.change_percent, finding.runs) == (
         "regression",
         115,
         100.0,
@@ -136,8 +137,10 @@ def test_a_step_time_far_above_the_runs_before_is_a_regression() -> None:
 
 def test_a_constant_history_has_a_floor_of_one_percent() -> None:
     steps = series(1000, 1000, 1000, 1000, 1030)
-    assert history_of(steps, Settings(threshold_percent=1)).findings == ()
-    assert [one.kind for one in history_of(series(1000, 1000, 1000, 1000, 1031), Settings(threshold_percent=1)).findings] == ["regression"]
+    assert history_of(steps, Settings(metrics=with_limits((), 1.0))).findings == ()
+    assert [one.kind for one in history_of(series(1000, 1000, 1000, 1000, 1031), Settings(metrics=with_limits((), 1.0))).findings] == [
+        "regression"
+    ]
     assert history_of(series(1000, 1000, 1000, 1000, 1100)).findings == ()  # not more than 10%
     assert [one.kind for one in history_of(series(1000, 1000, 1000, 1000, 1101)).findings] == ["regression"]
 
@@ -147,7 +150,55 @@ def test_at_least_three_runs_before_and_at_most_eight() -> None:
     assert [one.runs for one in history_of(series(100, 100, 100, 200)).findings] == [3]
     # Of twelve, the last eight count: the slow ones before are forgotten.
     (finding,) = history_of(series(*[200] * 4, *[100] * 8, 150)).findings
-    assert (finding.kind, finding.base_ns, finding.runs) == ("regression", 100.0, 8)
+    assert (finding.kind, finding.base, finding.runs) == ("regression", 100.0, 8)
+
+
+def figure(column: str, *values: float | None) -> list[Row]:
+    return [run(day, **{column: value}) for day, value in enumerate(values)]
+
+
+def test_each_figure_has_a_direction_and_a_limit() -> None:
+    """GPU busy: worse is less, by more than 10 points. Runs without steps take part."""
+    (finding,) = history_of(figure("gpu_busy_percent", 91.0, 92.0, 90.0, 91.0, 79.5)).findings
+    assert (finding.kind, finding.metric, finding.base, finding.change_percent) == ("regression", "gpu-busy", 91.0, -11.5)
+    assert finding.text == "GPU busy 79.5%, 11.5 points less than the median of the 4 comparable runs before (91.0%)"
+    assert history_of(figure("gpu_busy_percent", 91.0, 92.0, 90.0, 91.0, 81.5)).findings == ()  # 9.5 points
+    assert history_of(figure("gpu_busy_percent", 50.0, 50.0, 50.0, 90.0)).findings == ()  # an improvement
+    (finding,) = history_of(figure("exposed_communication_percent", 0.0, 0.0, 0.0, 12.0)).findings
+    assert (finding.metric, finding.change_percent) == ("exposed-communication", 12.0)
+    # Relative: 11% more memory than the median of 100; the base's own spread of 3 * 1.4826 * 3.7 * 1 = 16 does not allow it.
+    assert [one.metric for one in history_of(figure("gpu_memory_peak_bytes", 100, 100, 100, 111)).findings] == ["gpu-memory-peak"]
+    assert history_of(figure("gpu_memory_peak_bytes", 100, 101, 99, 111)).findings == ()
+    assert [one.metric for one in history_of(figure("iteration_median_ns", 100, 100, 100, 112)).findings] == ["iteration"]
+
+
+def test_step_times_come_first_among_regressions() -> None:
+    rows = [run(day, step, mfu_percent=mfu) for day, (step, mfu) in enumerate([(100, 50.0)] * 4 + [(111, 20.0)])]
+    assert [(one.metric, round(one.change_percent or 0)) for one in history_of(rows).findings] == [("step", 11), ("mfu", -60)]
+
+
+def test_limits_of_the_command_line() -> None:
+    limits = {metric.key: metric.limit for metric in with_limits(["gpu-busy=5", "mfu=off"], 7.0)}
+    assert (limits["step"], limits["gpu-busy"], "mfu" in limits, len(limits)) == (7.0, 5.0, False, len(METRICS) - 1)
+    five = Settings(metrics=with_limits(["gpu-busy=5"], 10.0))
+    assert len(history_of(figure("gpu_busy_percent", 91.0, 91.0, 91.0, 85.0), five).findings) == 1
+    off = history_of(series(100, 100, 100, 200), Settings(metrics=with_limits(["step=off"], 10.0)))
+    assert (off.findings, set(marks(off).values())) == ((), {None})
+    for text in ("busy=5", "gpu-busy", "gpu-busy=-1", "gpu-busy=x", "gpu-busy=nan"):
+        with pytest.raises(UsageError, match="gpu-busy"):
+            with_limits([text], 10.0)
+
+
+def test_a_pinned_baseline_replaces_the_runs_before() -> None:
+    """Slowly worse runs are found, although each is like those before it."""
+    creeping = [run(0, 100, name="gpt", id="release/1"), *(run(day, 100 + 4 * day, name="gpt") for day in range(1, 6))]
+    assert history_of(creeping).findings == ()
+    finding, before = history_of(creeping, Settings(baseline="release/*")).findings
+    assert (finding.runs, before.change_percent) == (1, 16.0)
+    assert finding.text.endswith("20.0% more than the baseline release/* (100 ns)")
+    # Another series has no such run, and is compared with the runs before.
+    alone = [run(day, step, gpu_name="A100") for day, step in enumerate((100, 100, 100, 150))]
+    assert [one.runs for one in history_of(alone, Settings(baseline="release/*")).findings] == [3]
 
 
 def test_an_improvement_is_told_after_regressions() -> None:
@@ -211,7 +262,7 @@ def plainly(rows: list[Row], settings: Settings) -> dict[str, tuple[float | None
         if base is not None and len(kept) >= settings.least:
             deviation = statistics.median(abs(one - base) for one in kept)
             room = settings.deviations * max(1.4826 * FACTORS.get(len(kept), 1 + 2 / len(kept)) * deviation, 0.01 * base)
-            share = settings.threshold_percent / 100
+            share = (settings.threshold_percent or 0) / 100
             if row.step_median_ns > base * (1 + share) and row.step_median_ns > base + room:
                 mark = "regression"
             if row.step_median_ns < base * (1 - share) and row.step_median_ns < base - room:
@@ -239,7 +290,7 @@ ROWS = st.lists(
 def test_steps_are_judged_as_plain_python_judges_them(
     given_rows: list[dict[str, Any]], most: int, threshold: float, deviations: float, chance: random.Random
 ) -> None:
-    settings = Settings(history=most, threshold_percent=threshold, deviations=deviations)
+    settings = Settings(history=most, metrics=with_limits((), threshold), deviations=deviations)
     rows = [run(day, **more) for day, more in enumerate(given_rows)]
     chance.shuffle(rows)
     past = history_of(rows, settings)

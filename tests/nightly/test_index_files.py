@@ -22,6 +22,7 @@ from postrun.nightly import night as nights
 from postrun.nightly import places, summary, table
 from postrun.nightly.history import Settings
 from postrun.nightly.index import Book
+from postrun.nightly.metrics import with_limits
 from postrun.nightly.model import Row
 from postrun.nightly.run_night import Result
 from postrun.version import REPORT
@@ -347,7 +348,7 @@ def test_findings_stand_in_the_index_and_the_newest_runs(out: Counting, monkeypa
     (family,) = data["families"]
     assert (family["name"], family["runs"], family["trends"]["step_median_ns"]) == ("job", 5, {"newest": 130, "base": 100.0, "runs": 4})
     # Others' settings, others' findings.
-    assert night(out, settings=Settings(threshold_percent=40)).findings == ()
+    assert night(out, settings=Settings(metrics=with_limits((), 40.0))).findings == ()
 
 
 def test_both_indexes_have_the_same_columns_and_values(out: Counting) -> None:

@@ -157,12 +157,19 @@ def test_options_of_the_report_reach_it_from_the_file_and_the_environment(
     assert "did you mean POSTRUN_SHARD?" in nightly(source, "--dry-run").stderr
 
 
+def test_a_first_night_without_a_run_is_no_failure(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    first = nightly(tmp_path / "empty", "--out", tmp_path / "out", "--quiet")
+    assert (first.exit_code, first.stdout) == (0, "")
+    assert "empty: no run found; what is looked for: folders of the hosted profiler" in first.stderr
+    assert json.loads((tmp_path / "out" / "index.json").read_text())["runs_total"] == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
         (("SOURCE",), 2, "--out"),
         (("absent", "--out", "OUT"), 4, "absent: no such folder"),
-        (("EMPTY", "--out", "OUT"), 4, "no run found; what is looked for"),
         (("SOURCE/README.md", "--out", "OUT"), 4, "give the folder"),
         (("SOURCE", "--out", "SOURCE/README.md"), 4, "README.md"),
         (("SOURCE", "--out", "OUT", "--shard", "3/3"), 2, "0/3 to 2/3"),
@@ -181,8 +188,7 @@ def test_options_of_the_report_reach_it_from_the_file_and_the_environment(
 def test_mistakes_are_answered_before_anything_is_done(
     source: Path, tmp_path: Path, arguments: tuple[str, ...], code: int, message: str
 ) -> None:
-    (tmp_path / "empty").mkdir()
-    words = {"SOURCE": str(source), "OUT": str(tmp_path / "out"), "EMPTY": str(tmp_path / "empty")}
+    words = {"SOURCE": str(source), "OUT": str(tmp_path / "out")}
     options = [words.get(one.split("/")[0], one.split("/")[0]) + one[len(one.split("/")[0]) :] for one in arguments]
     done = nightly(*options, "--engine", "none") if "--engine" not in options else nightly(*options)
     assert done.exit_code == code, done.output
@@ -270,6 +276,17 @@ def test_custom_rules_of_the_configuration_file_run(source: Path, tmp_path: Path
     assert told(*arguments)["unchanged"] == 3
     (tmp_path / "own.py").write_text(RULE + "\n# another version\n")
     assert told(*arguments, "--dry-run")["runs"][0]["why"] == "other options"
+
+
+@pytest.mark.slow
+def test_a_custom_rule_that_fails_is_reported(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "limits.py").write_text("LIMIT = 1 / 0\n")
+    (tmp_path / "own.py").write_text(RULE)
+    (tmp_path / "postrun.toml").write_text('custom_rule = ["own.py:Found"]\n')  # relative to the file
+    arguments = (source, "--out", tmp_path / "out", *ONE_RULE, "--config", tmp_path / "postrun.toml")
+    night = nightly(*arguments, "--fail-on", "Found")
+    assert night.exit_code == 0
+    assert "Found failed in 3 runs, so it is not known whether they have an issue; --fail-on error" in night.stderr
 
 
 def test_a_machine_without_the_file_of_a_rule_gets_its_content(tmp_path: Path) -> None:

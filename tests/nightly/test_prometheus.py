@@ -20,9 +20,9 @@ from postrun.errors import InputError, PostrunError, UsageError
 from postrun.nightly.event_log import EventLog, night_log
 from postrun.nightly.hard_limit import reason
 from postrun.nightly.history import Finding
-from postrun.nightly.prometheus import Ended, checked, write
 from postrun.nightly.model import ReportOptions, Row, Task
 from postrun.nightly.night import Night
+from postrun.nightly.prometheus import Ended, checked, write
 from postrun.nightly.run_night import Result
 from postrun.nightly.worker_process import WorkerDied
 

@@ -116,9 +116,10 @@ def test_the_command_lists_first_and_removes_when_told(tmp_path: Path, out: Obje
     index = {run["id"]: run for run in json.loads((folder / "index.json").read_text())["runs"]}
     assert {run_id: run.get("folder") is not None for run_id, run in index.items()} == {"gpt-1": False, "gpt-2": False, "gpt-3": True}
     assert call(folder, "--keep", "1").stdout.splitlines() == ["0.0 MB of 0 runs would be removed; --delete does it"]
-    # A run that is gone is forgotten; those that are pruned are known.
-    (tmp_path / "in" / "gpt-3" / "trace.json").unlink()
+    # A run that is gone is forgotten, also one that was pruned before; those that are pruned are known.
+    for run in ("gpt-3", "gpt-1"):
+        (tmp_path / "in" / run / "trace.json").unlink()
     call(folder, "--gone-from", tmp_path / "in", "--delete")
-    assert sorted(one.path for one in out.list("runs/")) == ["runs/gpt-1/done.json", "runs/gpt-2/done.json"]
+    assert sorted(one.path for one in out.list("runs/")) == ["runs/gpt-2/done.json"]
     refused = CliRunner().invoke(main, ["nightly", "prune", str(folder)])
     assert (refused.exit_code, "--older-than, --keep" in refused.stderr) == (2, True)

@@ -194,7 +194,7 @@ def test_runs_without_a_family_are_in_one_table_those_with_issues_first() -> Non
     ]
     page = index_page(made_of([*small(), *rows]))
     table = page[page.index('id="alone"') : page.index('id="runs"')]
-    assert re.findall(r'<td class="issues"><bdi>(.*?)</bdi>', table) == ["IOBottleneck, SyncBound, CPUBottleneck and 1 more", "none"]
+    assert re.findall(r'<td class="issues"><bdi>(.*?)</bdi>', table) == ["CPUBottleneck, IOBottleneck, StepOutlier and 1 more", "none"]
     assert re.findall(r"<bdi>(hub/.*?)</bdi>", table) == ["hub/qwen", "hub/bert"]
     assert "gpt/5" not in table
     # Rules that only inform have no column.

@@ -14,7 +14,10 @@ from postrun.errors import UsageError
 from postrun.nightly import notify
 from postrun.nightly.model import Row
 from postrun.tickets.http import Options
+from postrun.tickets.mail import Mailer
+from postrun.tickets.message import Message
 from postrun.tickets.settings import Settings
+from postrun.tickets.target import parse
 from ticket_fakes import FakeGitLab, FakeJira, report_json
 
 OPTIONS = Options(timeout_s=5, backoff_s=0.01, sleep=lambda seconds: None)
@@ -91,6 +94,13 @@ def test_titles_mention_nobody(to: str, parts: bool) -> None:
     """The name of a run mentions nobody; the rule's own text may."""
     (action,) = notify.actions(rules_from(to=to, verdicts="any", title="@team: {run}: {reason}"), [row("*b* @all #12")], ())
     assert action.title.startswith("@team: *\u2060b* @\u2060all #\u206012: " if parts else "@team: *b* @all #12: ")
+
+
+def test_a_mail_has_the_title_of_its_rule() -> None:
+    mail = Mailer(parse("mailto:team@example.org"), "mail.example.org", 25, "none", "postrun@example.org", OPTIONS)
+    message = Message("k", "gpt-3", "failed", "There is no report of this run.", title="gpt: there is no report: the file is cut")
+    assert mail.composed(message, ())["Subject"] == "[postrun] gpt: there is no report: the file is cut"
+    assert mail.composed(replace(message, title=""), ())["Subject"] == "[postrun] gpt-3: no issue"
 
 
 def test_runs_of_another_night_or_still_running_are_no_matter() -> None:

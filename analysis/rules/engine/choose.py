@@ -86,8 +86,10 @@ class RuleText:
     values: dict[str, str]
 
 
-def rule_texts(texts: Iterable[str]) -> tuple[RuleText, ...]:
-    """Parse --custom-rule; the files are opened but not run."""
+def rule_texts(texts: Iterable[str], folder: Path = Path()) -> tuple[RuleText, ...]:
+    """Parse --custom-rule; the files are opened but not run.
+
+    ``folder``: that relative paths begin at."""
     parsed = []
     for text in texts:
         location, _, query = text.partition("?")
@@ -101,6 +103,7 @@ def rule_texts(texts: Iterable[str]) -> tuple[RuleText, ...]:
                 raise UsageError(f"{pair!r} in {text!r} sets nothing; write it like checks.py:SlowSteps?limit=3")
         if "://" in source:
             raise UsageError(f"{source} is not a file of this machine; copy it here and give its path")
+        source = str(folder / source)
         try:
             with Path(source).open("rb"):
                 pass

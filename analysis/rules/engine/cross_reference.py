@@ -100,8 +100,8 @@ def _loaders_fine(later: Outcome, first: Outcome, known: Outcomes) -> str | None
         return None
     most = max(judged, key=lambda row: row.percent_of_cores or 0.0)
     text = (
-        f"Do not raise `num_workers`: {most.loaders:g} loader processes already use"
-        f" {percent(required(most.percent_of_cores))} of the cores of {most.node}, so loading itself is slow"
+        f"Do not raise `num_workers`: the {most.loaders:g} loader processes are already"
+        f" {percent(required(most.percent_of_cores))} of the number of cores of {most.node}, so loading itself is slow"
     )
     waits = known.get(IOBottleneck)
     nodes = waits.details.nodes if waits and isinstance(waits.details, rule_details.BottleneckDetails) else ()

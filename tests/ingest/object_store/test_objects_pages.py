@@ -1,4 +1,4 @@
-"""Pages of a listing: the quick reading of usual answers equals that of a parser of XML, and leaves everything else to it."""
+"""Pages of a listing: they are read quickly in the form that servers write, with the result of a parser of XML, which reads all others."""
 
 from __future__ import annotations
 

@@ -62,7 +62,8 @@ def test_enough_loaders_are_said(share: float | None, end: str) -> None:
     waits = outcome(FINE, nodes=[{"node": "m0", "issue": False, "bottleneck_percent": share}])
     outcomes = referred(StepOutlier=outcome(recommendation=LOAD), Dataloader=loaders(False), IOBottleneck=waits)
     assert outcomes["StepOutlier"] == (
-        f"{LOAD} Do not raise `num_workers`: 16 loader processes already use 100% of the cores of m0, so loading itself is slow. {end}"
+        f"{LOAD} Do not raise `num_workers`: the 16 loader processes are already 100% of the number of cores of m0, so loading itself"
+        f" is slow. {end}"
     )
     assert referred(StepOutlier=outcome(), Dataloader=loaders(False), IOBottleneck=waits)["StepOutlier"] == "Do it."
 

@@ -1,0 +1,126 @@
+"""An S3 inventory instead of a listing: the same runs with the same fingerprints, from CSV and Parquet."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote_plus
+
+import polars as pl
+import pytest
+from call_nightly import nightly, told
+from postrun.ingest.object_store.open import open_objects
+from postrun.nightly import inventory
+from small_s3 import SmallS3, small_s3
+from swift_server import clean_environment
+
+CSV = "Bucket, Key, VersionId, IsLatest, IsDeleteMarker, Size, LastModifiedDate, ETag, StorageClass"
+PARQUET = (
+    "message s3.inventory { required binary bucket (STRING); required binary key (STRING); optional int64 size;"
+    " optional int64 last_modified_date (TIMESTAMP(MILLIS,true)); optional binary e_tag (STRING); }"
+)
+NAMES = [
+    "p/job b/trace-rank0.json",
+    "p/job b/trace-rank1.json",
+    "p/a+b/\u00fc.pt.trace.json",
+    'p/x,"y/trace.json',
+    "p/notes.txt",
+    "other/trace.json",
+]
+WORDS = ["s3://runs/p", "--out", "s3://reports", "--settle", "0", "--dry-run"]
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[SmallS3]:
+    keys = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s", "AWS_CONFIG_FILE": "/dev/null"}
+    with small_s3("runs", "reports", "lists") as started:
+        clean_environment(monkeypatch, {**keys, "AWS_SHARED_CREDENTIALS_FILE": "/dev/null", "AWS_ENDPOINT_URL": started.endpoint})
+        started.buckets["runs"] = {name: f'{{"traceEvents": [], "name": "{number}"}}'.encode() for number, name in enumerate(NAMES)}
+        yield started
+
+
+def put(server: SmallS3, date: str, data: dict[str, bytes], **manifest: Any) -> None:
+    lists = server.buckets["lists"]
+    lists.update({f"inv/runs/daily/data/{name}": content for name, content in data.items()})
+    about = {"sourceBucket": "runs", "files": [{"key": f"inv/runs/daily/data/{name}"} for name in data], **manifest}
+    lists[f"inv/runs/daily/{date}/manifest.json"] = json.dumps(about).encode()
+
+
+def rows(server: SmallS3) -> list[dict[str, Any]]:
+    listed = {f"{bucket}/{one.path}": one for bucket in ("runs",) for one in open_objects(f"s3://{bucket}").list()}
+    return [
+        {
+            "bucket": "runs", "key": name.removeprefix("runs/"), "size": one.size, "e_tag": (one.etag or "").strip('"'),
+            "last_modified_date": datetime.fromtimestamp(one.modified_ns / 1e9),
+        }
+        for name, one in reversed(listed.items())
+    ]  # fmt: skip
+
+
+def csv(server: SmallS3) -> bytes:
+    lines = []
+    for row in rows(server):
+        size, etag = row["size"], row["e_tag"]
+        lines.append(
+            f'"runs","{quote_plus(row["key"], safe="/")}","v1","true","false","{size}","2026-11-20T06:00:00.000Z","{etag}","STANDARD"'
+        )
+    lines.append('"runs","p/job+b/trace-rank9.json","v0","false","false","7","2026-11-20T06:00:00.000Z","0f","STANDARD"')
+    lines.append('"runs","p/job+b/trace-rank8.json","v0","true","true","","2026-11-20T06:00:00.000Z","","STANDARD"')
+    return gzip.compress("\n".join(lines).encode())
+
+
+def test_csv(server: SmallS3) -> None:
+    put(server, "2026-11-19T01-00Z", {}, fileFormat="CSV", fileSchema=CSV)
+    put(server, "2026-11-20T01-00Z", {"1.csv.gz": csv(server), "2.csv.gz": csv(server)}, fileFormat="CSV", fileSchema=CSV)
+    by_listing = told(*WORDS)
+    server.listed.clear()
+    assert told(*WORDS, "--inventory", "s3://lists/inv/runs/daily/") == by_listing
+    assert [run["id"] for run in by_listing["runs"]] == ["a+b", "job b", 'x,"y']
+    assert "p/" not in {query["prefix"] for query in server.listed}
+    assert told(*WORDS, "--inventory", "s3://lists/inv/runs/daily/2026-11-20T01-00Z/manifest.json") == by_listing
+
+
+def test_parquet(server: SmallS3) -> None:
+    file = io.BytesIO()
+    pl.DataFrame(rows(server)).with_columns(pl.col("last_modified_date").dt.replace_time_zone("UTC")).write_parquet(file)
+    put(server, "2026-11-20T01-00Z", {"1.parquet": file.getvalue()}, fileFormat="Parquet", fileSchema=PARQUET)
+    by_listing = told(*WORDS)
+    assert told(*WORDS, "--inventory", "s3://lists/inv/runs/daily") == by_listing
+
+
+def test_names_that_no_file_can_have(server: SmallS3) -> None:
+    line = '"runs","p/..%2Fx/trace.json","v1","true","false","7","2026-11-20T06:00:00.000Z","0f","STANDARD"\n'
+    put(server, "2026-11-20T01-00Z", {"1.csv.gz": gzip.compress(line.encode())}, fileFormat="CSV", fileSchema=CSV)
+    source = open_objects("s3://runs/p")
+    assert list(inventory.listing("s3://lists/inv/runs/daily", source)) == []
+    assert source.left_out == ["s3://runs/p/../x/trace.json: a part . or .. in the name"]
+
+
+@pytest.mark.parametrize(
+    ("manifest", "message"),
+    [
+        (None, "there is no manifest.json"),
+        ({"fileFormat": "ORC", "fileSchema": "struct<bucket:string>"}, "an inventory as ORC"),
+        ({"fileFormat": "CSV", "fileSchema": "Bucket, Key, Size"}, "without last_modified_date, e_tag"),
+        ({"fileFormat": "CSV"}, "not a manifest"),
+        ({"fileFormat": "CSV", "fileSchema": CSV, "sourceBucket": "others"}, "an inventory of the bucket others"),
+        ({"fileFormat": "CSV", "fileSchema": CSV, "files": [{"key": "gone.csv.gz"}]}, "gone.csv.gz is missing"),
+        ({"fileFormat": "CSV", "fileSchema": CSV, "files": [{"key": "damaged.csv"}]}, "damaged.csv cannot be read"),
+    ],
+)
+def test_inventories_that_cannot_be_used(server: SmallS3, manifest: dict[str, Any] | None, message: str) -> None:
+    server.buckets["lists"]["damaged.csv"] = b'"runs","p/a","v","true","false","seven","2026-11-20T06:00:00.000Z","0f","STANDARD"'
+    if manifest is not None:
+        put(server, "2026-11-20T01-00Z", {}, **manifest)
+    done = nightly(*WORDS, "--inventory", "s3://lists/inv/runs/daily")
+    assert (done.exit_code, message in done.output) == (4, True), done.output
+
+
+def test_a_local_source_has_no_inventory(server: SmallS3, tmp_path: Path) -> None:
+    done = nightly(tmp_path, "--out", tmp_path / "out", "--inventory", "s3://lists/inv/runs/daily", "--dry-run")
+    assert (done.exit_code, "inventories are those of S3" in done.output) == (4, True)
