@@ -65,7 +65,7 @@ def _link(value: str) -> str:
     callback=_targets,
     metavar="TARGET",
     help="jira:PROJ-12, gitlab:group/project#7 (or !7), github:owner/repo#7, gitea:owner/repo#7, redmine:123, roundup:issue12, "
-    "mailto:team@example.org or https://...; may be repeated.",
+    "mailto:team@example.org, slack, teams, webhook or https://...; may be repeated.",
 )
 @with_options([
     option("--attach", "formats", type=click.UNPROCESSED, default="pdf", show_default=True, callback=_formats, metavar="LIST",

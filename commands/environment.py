@@ -35,7 +35,10 @@ _OTHERS: Final = (
     "POSTRUN_UPDATE_GOLDEN",
 )
 """Variables that belong to no option, also those that only the development of postrun uses."""
-_OF_SIDE: Final = re.compile("POSTRUN_(?:SOURCE|OUT)_(?:AWS|GOOGLE|AZURE)_")  # Settings of one side of a night (docs/nightly.md)
+_OPEN: Final = re.compile(
+    "POSTRUN_(?:SOURCE|OUT)_(?:AWS|GOOGLE|AZURE)_"  # settings of one side of a night (docs/nightly.md)
+    r"|POSTRUN_(?:SLACK|TEAMS|WEBHOOK)_[A-Z0-9_]+_(?:URL|HEADERS)(?:_FILE)?\Z"  # of a named webhook (docs/tickets.md)
+)
 
 
 def leave_recording() -> None:
@@ -45,7 +48,7 @@ def leave_recording() -> None:
 
 def may_set_option() -> bool:
     """Whether a variable POSTRUN_* is set that may belong to an option."""
-    return any(name.upper().startswith(_PREFIX) and name not in _OTHERS and not _OF_SIDE.match(name) for name in os.environ)
+    return any(name.upper().startswith(_PREFIX) and name not in _OTHERS and not _OPEN.match(name) for name in os.environ)
 
 
 def unknown(of_options: Iterable[str]) -> Iterator[str]:
@@ -56,7 +59,7 @@ def unknown(of_options: Iterable[str]) -> Iterator[str]:
 
         known = sorted({*known, *variables()})
     for name in sorted(os.environ):
-        if name.upper().startswith(_PREFIX) and name not in known and not _OF_SIDE.match(name):
+        if name.upper().startswith(_PREFIX) and name not in known and not _OPEN.match(name):
             near = difflib.get_close_matches(name.upper(), known, n=1, cutoff=0.75)
             meant = f"did you mean {near[0]}?" if near else "the variable of an option is POSTRUN_ and its long name, such as POSTRUN_TOP"
             yield f"the environment variable {name} is unknown and counts for nothing ({meant})"

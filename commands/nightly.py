@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from ..nightly.addresses import Addresses
+    from ..nightly.event_log import EventLog
     from ..nightly.history import Finding
     from ..nightly.model import ReportOptions, Row
     from ..nightly.night import Night, Wanted
@@ -95,6 +96,12 @@ def _base_url(value: str) -> str:
 
 
 _validity = parsed(words.validity)
+
+
+def _metrics_file(value: Path) -> Path:
+    from ..nightly.prometheus import checked
+
+    return checked(value)
 
 
 FAMILY = option(
@@ -155,6 +162,10 @@ NIGHT_OPTIONS = [
     option("--presign", callback=_validity, metavar="TIME",
             help="Link tickets to the object store with a signature valid for this long, such as 7d. Whoever has the link can read the"
             " report."),
+    option("--metrics", type=click.Path(dir_okay=False, path_type=Path), callback=parsed(_metrics_file), metavar="FILE.prom",
+            help="Write figures of the night to this file for the textfile collector of Prometheus."),
+    option("--log", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE.jsonl",
+            help="Append the events of the night to this file, a JSON object per line."),
     option("--json", "as_json", is_flag=True, help="Print a summary as JSON on standard output."),
 ]  # fmt: skip
 
@@ -178,6 +189,13 @@ def nightly(source: str, quiet: bool, verbose: bool, as_json: bool, **options: A
     index.parquet, and the reports in runs/. Unchanged runs are not reported again; a night that was ended is resumed by the next one,
     and nights at the same time share the work.
     """
+    from ..nightly.event_log import night_log
+
+    with night_log(None if options["dry_run"] else options["log"]) as log:
+        _nightly(log, source, quiet, verbose, as_json, options)
+
+
+def _nightly(log: EventLog, source: str, quiet: bool, verbose: bool, as_json: bool, options: dict[str, Any]) -> None:
     from ..ingest.object_store.open import open_objects
     from ..nightly import places
     from ..nightly import run_night as course
@@ -189,6 +207,8 @@ def nightly(source: str, quiet: bool, verbose: bool, as_json: bool, **options: A
     wanted, fail_on = _wanted(source, options)
     parts = _parts(options, wanted.options.look)
     out = open_objects(wanted.out, side="out")
+    displayed_out = course.displayed(wanted.out, wanted.options.redact)
+    log.start(course.displayed(wanted.source, wanted.options.redact), displayed_out)
     addresses = Addresses(out, options["base_url"], options["presign"])
     if addresses.presigned_s is not None:
         out.signed(places.INDEX_FILES[0], addresses.presigned_s)  # fails before the work, not after it
@@ -210,24 +230,32 @@ def nightly(source: str, quiet: bool, verbose: bool, as_json: bool, **options: A
     else:
         with progress_line(quiet, verbose) as progress:
             progress("looking for runs", None)
-            result = course.full_night(wanted, parts, partial(_report_progress, progress, quiet), partial(_check_found, source, verbose))
+            tell = partial(_report_progress, progress, quiet, log)
+            result = course.full_night(wanted, parts, tell, partial(_check_found, source, verbose))
             progress("", None)
         rows = result.night.rows
     regressed = course.regressions(result, rows)
-    sent = [] if rules is None else _attach(rules, addresses, rows, regressed, options["families"], quiet)
+    log.write("index_written", index=course.displayed(out.place(places.INDEX_FILES[0]), wanted.options.redact), runs=len(result.rows))
+    sent = [] if rules is None else _attach(rules, addresses, rows, regressed, options["families"], quiet, log)
     _print(texts.lines(result, out), texts.summary(result, out, regressed, sent), as_json, quiet)
     for line in (
         () if quiet else (*map(texts.regression_line, regressed), *texts.notes(result), *texts.closed(wanted.out, wanted.options.mode))
     ):
         echo_line(f"note: {line}", err=True)
-    if matched := texts.matched(rows, [texts.regression_line(one) for one in regressed], fail_on):
-        echo(f"postrun: --fail-on: {matched}", err=True)
-        sys.exit(3)
+    matched = texts.matched(rows, [texts.regression_line(one) for one in regressed], fail_on)
     unsent = any("error" in one for one in sent)
-    if unsent:
+    code = 3 if matched else 1 if unsent or result.night.stopped is not None else 0
+    if options["metrics"] is not None:
+        from ..nightly import prometheus
+
+        ended = prometheus.Ended(result, rows, code, log.seconds, time.time())
+        prometheus.write(options["metrics"], ended, displayed_out)
+    if matched:
+        echo(f"postrun: --fail-on: {matched}", err=True)
+    elif unsent:
         echo("postrun: what could not be sent is sent, once, by another call with --index-only", err=True)
-    if unsent or result.night.stopped is not None:
-        sys.exit(1)
+    if code:
+        sys.exit(code)
 
 
 def _attach(
@@ -237,6 +265,7 @@ def _attach(
     regressed: Sequence[Finding],
     patterns: Sequence[re.Pattern[str]],
     quiet: bool,
+    log: EventLog,
 ) -> list[dict[str, str]]:
     """Open or update every ticket; return the outcome of each, or its error."""
     from ..errors import PostrunError
@@ -245,16 +274,21 @@ def _attach(
 
     sent = []
     for action in notify.actions(rules, rows, regressed, patterns):
+        link = None
         try:
-            line, ticket = notify.send(action, addresses.out.read, link=None if action.row is None else addresses.of_ticket(action.row))
+            link = None if action.row is None else addresses.of_ticket(action.row)
+            line, ticket = notify.send(action, addresses.out.read, link=link)
             sent.append({"rule": action.rule, "to": action.target.text, "run": action.message.run, "outcome": line})
             if action.row is not None:
                 record_ticket(addresses.out, action.row, ticket)
             if not quiet:
                 echo_line(f"ticket: {line}", err=True)
         except (PostrunError, OSError) as error:
-            echo(f"postrun: --attach: {action.rule}: {action.target.text}: {error}", err=True)
-            sent.append({"rule": action.rule, "to": action.target.text, "run": action.message.run, "error": str(error)})
+            signature = (link or "").partition("?")[2]  # a server may repeat what it refuses
+            text = str(error).replace(signature, "***") if signature else str(error)
+            echo(f"postrun: --attach: {action.rule}: {action.target.text}: {text}", err=True)
+            sent.append({"rule": action.rule, "to": action.target.text, "run": action.message.run, "error": text})
+        log.ticket(sent[-1])
     return sent
 
 
@@ -376,9 +410,10 @@ def _check_found(source: str, verbose: bool, night: Night) -> None:
         echo(f"{night.runs_found} runs found, {sum(decision.due for decision in night.decisions)} to report", err=True)
 
 
-def _report_progress(progress: Callable[[str, float | None], None], silent: bool, row: Row, done: int, due: int) -> None:
+def _report_progress(progress: Callable[[str, float | None], None], silent: bool, log: EventLog, row: Row, done: int, due: int) -> None:
     from ..nightly.summary import row_line
 
+    log.run(row)
     if not silent:
         progress("", None)
         echo_line(row_line(row, done, due), err=True)

@@ -46,6 +46,9 @@ _allowed: int | None = None
 _file_limit: int | None = None
 
 
+_BEGINNING: Final = "it needed more memory"  # of each reason
+
+
 def size(count: int) -> str:
     return f"{count / 1e9:.2f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
 
@@ -53,7 +56,11 @@ def size(count: int) -> str:
 def reason(allowed: int, needed: int | None = None) -> str:
     """The reason of a run that exceeded its memory limit; ``needed``: bytes, if known."""
     amount = "" if needed is None else f" ({size(needed)})"
-    return f"it needed more memory{amount} than is allowed ({size(allowed)}); raise --memory"
+    return f"{_BEGINNING}{amount} than is allowed ({size(allowed)}); raise --memory"
+
+
+def is_reason(text: str) -> bool:
+    return text.startswith(_BEGINNING)
 
 
 def doubt(allowed: int) -> str:

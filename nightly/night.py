@@ -22,12 +22,16 @@ from ..errors import InputError
 from ..ingest.object_store.objects import ObjectInfo, Objects, ObjectStoreError
 from ..ingest.object_store.urls import is_url
 from ..version import REPORT, __version__
-from . import dated, left_out, places, reasons
+from . import dated, hard_limit, left_out, places, reasons
 from .claims import Claims
 from .discover import found_runs, to_look_at, with_these
 from .model import FoundRun, ReportOptions, Row, Task, row_of
 
 Why = Literal["new", "changed", "other options", "earlier version", "failed before", "again", "unchanged", "running"]
+Fault = Literal["input", "timeout", "memory", "crash", "machine", "store", "internal"]
+"""Why a run has no report. input: its files. timeout, memory: a limit. crash: its worker ended. machine: disk, memory or processes are
+insufficient there. store: it failed, or the run is being written. internal: a defect of postrun or of a rule."""
+_FAULTS: Final[dict[str | None, Fault]] = {"time": "timeout", "memory": "memory", "start": "machine"}  # by the cause of a WorkerDied
 GONE: Final = "The files of this run are no longer at the source; this is its last report."
 OUTDATED: Final = "The run has changed since this report: "
 _ATTEMPTS: Final = 2
@@ -82,9 +86,9 @@ class Decision:
 class Night:
     """The result of a night. ``runs_found``: the number of runs, including those that the options leave out. ``runs_known``: the number of
     runs with a report. ``rows``: runs that were reported or failed in it. ``elsewhere``: rows of due runs that another night has finished
-    meanwhile. ``open``: rows of runs that are not up to date, and why. ``not_read``: a line, with paths relative to the source, for each
-    report of Nsight Systems and each omitted run store outside all runs, and for each object that the listing left out. ``stopped``: why it
-    ended before all runs were handed out."""
+    meanwhile. ``open``: rows of runs that are not up to date, and why. ``faults``: of the failed runs, by id. ``not_read``: a line, with
+    paths relative to the source, for each report of Nsight Systems and each omitted run store outside all runs, and for each object that
+    the listing left out. ``stopped``: why it ended before all runs were handed out."""
 
     decisions: list[Decision] = field(default_factory=list)
     runs_found: int = 0
@@ -94,6 +98,7 @@ class Night:
     rows: list[Row] = field(default_factory=list)
     elsewhere: list[Row] = field(default_factory=list)
     open: list[Row] = field(default_factory=list)
+    faults: dict[str, Fault] = field(default_factory=dict)
     stopped: str | None = None
     seconds: float = 0.0
 
@@ -363,6 +368,7 @@ class _Handing:
     def _finished(self, decision: Decision, future: Future[Row], attempt: int) -> bool:
         """Record the outcome of a run; return False if it failed and is tried again."""
         keep, worker_row = True, None
+        fault: Fault
         try:
             row = future.result()
         except BrokenExecutor as error:  # all workers are lost: the next night reports the run
@@ -370,17 +376,20 @@ class _Handing:
             self._waits(decision, self.night.stopped or "")
             return True
         except ObjectStoreError as error:
-            reason, keep = str(error), False  # the store failed, or the run is being written: the next night tries again
+            reason, fault, keep = str(error), "store", False  # the store failed, or the run is being written: the next night tries again
         except (Exception, SystemExit) as error:
             reason = str(error) or type(error).__name__
-            keep = getattr(error, "cause", None) != "start"  # no worker could be started: the machine's fault, not the run's
+            fault = _FAULTS.get(getattr(error, "cause", None), "crash")
+            keep = fault != "machine"  # no worker could be started: not the run's fault
         else:
             if row.state == "reported":
                 self._done(decision, row)
                 return True
             reason, worker_row, keep = row.reason or "the report failed, and it is not known why", row, not row.of_machine
+            fault = _fault(row)
         if attempt < _ATTEMPTS:
             return False
+        self.night.faults[decision.run.id] = fault
         self._failed(decision, reason, attempt, keep=keep, worker_row=worker_row)
         return True
 
@@ -422,6 +431,14 @@ class _Handing:
 
 def _tickets(decision: Decision) -> tuple[str, ...]:
     return () if decision.row is None else decision.row.tickets
+
+
+def _fault(row: Row) -> Fault:
+    """Return why a worker could not report a run."""
+    if row.of_machine:
+        return "machine"
+    reason = row.reason or ""
+    return "memory" if hard_limit.is_reason(reason) else "internal" if reason.startswith(reasons.INTERNAL) else "input"
 
 
 def _open(decision: Decision, state: Literal["running", "waiting"], reason: str | None, digest: str) -> Row:

@@ -7,11 +7,14 @@ import platform
 import re
 import tempfile
 from collections.abc import Sequence
+from typing import Final
 
 from ..ingest.object_store.urls import is_url
 from ..ingest.store.conceal import redacted_text
 from .discover import hosts_of
 from .model import FoundRun
+
+INTERNAL: Final = "internal error: "  # begins the reason of a run that failed by a defect
 
 
 def relative(text: str, source: str) -> str:

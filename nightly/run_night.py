@@ -15,7 +15,7 @@ from ..ingest.object_store.objects import Objects
 from ..ingest.object_store.open import open_objects
 from ..ingest.object_store.urls import is_url
 from . import night as nights
-from . import places
+from . import places, reasons
 from .claims import Claims, creates_once
 from .model import Row, Task
 from .night import Night, Wanted
@@ -88,6 +88,11 @@ def places_of(source: str, out: str) -> tuple[str, str]:
         if not path.is_dir():
             raise InputError(f"{source}: is a file; give the folder that the runs are in (postrun report {source} reports one)")
     return tuple(place if is_url(place) else str(Path(place).absolute()) for place in (source, out))  # type: ignore[return-value]
+
+
+def displayed(address: str, redact: Sequence[str]) -> str:
+    """Return a place as text; with --redact, its last part alone."""
+    return reasons.last_part(address) if redact else address
 
 
 def look(wanted: Wanted, parts: Parts) -> tuple[Night, Objects]:

@@ -348,7 +348,7 @@ def _reason(error: Exception, log: str) -> str:
         return f"there is not enough memory for it ({first_line or kind}); give it more, or fewer at a time"
     if isinstance(error, OSError):
         return f"{error.filename or tempfile.gettempdir()}: {error.strerror or first_line}; set TMPDIR to a folder with more space"
-    return f"internal error: {kind}: {first_line}; all of it stands in {log}"
+    return f"{reasons.INTERNAL}{kind}: {first_line}; all of it stands in {log}"
 
 
 def _log(task: Task, out: Objects, folder: str) -> bool:

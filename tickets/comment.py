@@ -57,7 +57,8 @@ def _blocks(message: Message, dialect: Dialect, longest: int | None, rules: int 
         item = " ".join(filter(None, (strong(finding.title), text(origin and f"{origin}."), text(finding.text), text(advice))))
         return dialect.item.format(number=number, item=item)
 
-    verdicts = message.verdicts[:rules]
+    listed = [verdict for verdict in message.verdicts if not dialect.brief or verdict.verdict in ("issue", "error")]
+    verdicts = listed[:rules]
     rows = [dialect.row.format(*map(text, (verdict.rule, verdict.verdict, verdict.note))).removesuffix(": ") for verdict in verdicts]
     paragraphs = [strong(line) for line in message.lines[: None if rules is None else max(rules, 1)]]
     paragraphs += [strong(message.headline), text(" · ".join(filter(None, (message.subtitle, f"status: {message.status}"))))]
@@ -76,7 +77,7 @@ def _blocks(message: Message, dialect: Dialect, longest: int | None, rules: int 
     if message.verdicts:
         blocks.append(dialect.paragraph.format(strong(f"Rules: {counts(message.verdicts)}")))
         blocks += [dialect.rows.format("\n".join(rows))] if rows else []
-        if more_rules := len(message.verdicts) - len(rows):
+        if more_rules := len(listed) - len(rows):
             blocks.append(dialect.paragraph.format(text(f"{plural(more_rules, 'further rule')}: see the report.")))
     if message.link:
         web = message.link.startswith(("https://", "http://"))  # else a folder or an object store, which no browser opens

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Final
 
@@ -15,9 +16,11 @@ from .systems import delivery
 from .target import Target
 from .tracker import Tracker
 from .web import Web
+from .webhook import Webhook
 
 _STAND_IN: Final = "not-shown"
 _URLS: Final = ("jira", "gitlab", "gitea", "redmine", "roundup")
+_WEBHOOKS: Final = ("slack", "teams", "webhook")
 _NO_SERVER: Final = "not-configured.invalid"
 _PLACES: Final = {"gitlab": "/uploads/.../{}", "github": "https://.../{}", "gitea": "https://.../{}"}
 """Markdown needs an address of a file, which the server will name."""
@@ -25,7 +28,7 @@ _PLACES: Final = {"gitlab": "/uploads/.../{}", "github": "https://.../{}", "gite
 
 def preview(target: Target, settings: Settings, options: Options, message: Message, files: Sequence[Upload]) -> str:
     """Return the target, the files and the exact text."""
-    delivered = delivery(target, _without_secrets(settings), options)
+    delivered = delivery(target, _without_secrets(settings, target), options)
     lines = [f"To {target.text}"]
     if isinstance(delivered, Tracker):
         if _NO_SERVER in delivered.client.base:
@@ -46,6 +49,8 @@ def preview(target: Target, settings: Settings, options: Options, message: Messa
     elif isinstance(delivered, Web):
         lines += [f"POST {delivered.client.base}", *_files(files)]
         lines += [f"\n{name}:\n{value}" for name, value in delivered.fields(message)]
+    elif isinstance(delivered, Webhook):
+        lines += ["POST to the webhook", json.dumps(delivered.body(message), ensure_ascii=False, indent=2)]
     return "\n".join(lines)
 
 
@@ -53,7 +58,7 @@ def _files(files: Sequence[Upload]) -> list[str]:
     return [f"File {file.name} ({file.content_type}, {size_words(file.size)})" for file in files] or ["No file"]
 
 
-def _without_secrets(settings: Settings) -> Settings:
+def _without_secrets(settings: Settings, target: Target) -> Settings:
     """Replace all secrets, and servers that are not set."""
     file = {
         section: {
@@ -64,6 +69,8 @@ def _without_secrets(settings: Settings) -> Settings:
     }
     for section in _URLS:
         file[section].setdefault("url", f"https://{_NO_SERVER}")
+    if target.kind in _WEBHOOKS:
+        file[target.kind] = {f"{target.project}_url" if target.project else "url": f"https://{_NO_SERVER}"}
     file["mail"].setdefault("host", _NO_SERVER)
     file["roundup"].setdefault("user", "user")
     environment = {name: value for name, value in settings.environment.items() if name in ("CI_SERVER_URL", "GITHUB_API_URL")}

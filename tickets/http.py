@@ -97,6 +97,17 @@ class Body:
     data: bytes = field(repr=False)
 
 
+def headers_of(text: str, name: str) -> dict[str, str]:
+    """Return headers that are written one per line. Raise UsageError with ``name``."""
+    headers = {}
+    for line in filter(None, map(str.strip, re.split(r"\r?\n", text))):
+        header, colon, value = line.partition(":")
+        if not colon or not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", header.strip()):
+            raise UsageError(f"{name}: every line must be NAME: VALUE, such as Authorization: Bearer ...")
+        headers[header.strip()] = value.strip()
+    return headers
+
+
 def json_body(value: Any) -> Body:
     return Body("application/json", json_module.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
 
@@ -226,7 +237,7 @@ class Client:
         return self.clean(self.base)
 
     def _error(self, text: str, status: int, words: str = "") -> HttpError:
-        return HttpError(f"{self._server} {text}", status, words)
+        return HttpError(self.clean(f"{self.base} {text}"), status, words)
 
     @staticmethod
     def _lost(text: str) -> LostAnswerError:
@@ -241,7 +252,7 @@ class Client:
             location = urljoin(address, answer.headers.get("Location") or "")
             old, new = urlsplit(address), urlsplit(location)
             origin = f"{new.scheme}://{new.hostname}" + (f":{new.port}" if new.port else "")
-            target = f"{origin}{new.path[:80]}"
+            target = f"{origin}{self.clean(new.path)[:80]}"
             same = (new.hostname, new.scheme, new.port) == (old.hostname, old.scheme, old.port)
             upgraded = new.hostname == old.hostname and (old.scheme, new.scheme) == ("http", "https")
             if re.search(r"login|sign_in|signin|auth|sso|saml", new.path + (new.hostname or ""), re.IGNORECASE):

@@ -81,6 +81,14 @@ def escape_textile(text: str) -> str:
     return re.sub(r"^[0-9A-Za-z](?=[0-9A-Za-z]*\.)", _entity, text)  # h1. and its kind
 
 
+def escape_slack(text: str) -> str:
+    """Escape for Slack's markup, in which mentions and links need < and >.
+
+    It has no escape for * _ ~ and `, so names may look bold or like code."""
+    text = re.sub(r"(`[^`]+`)|[^`]+|`", lambda match: match[1] or parted(match[0]), plain(text))
+    return re.sub("^(?=>)", JOINER, text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")  # not a quotation
+
+
 def _entity(match: re.Match[str]) -> str:
     return f"&#{ord(match[0])};"
 
@@ -96,7 +104,7 @@ class FileLink:
 @dataclass(frozen=True, kw_only=True)
 class Dialect:
     """The forms of one markup, which are filled with escaped texts. ``row`` and ``rows`` make the table of rules; ``page`` takes the blocks
-    and the marker."""
+    and the marker. ``brief``: whether rules without an issue are only counted."""
 
     escape: Callable[[str], str]
     address: Callable[[str], str] = address
@@ -111,6 +119,7 @@ class Dialect:
     row: str = "| {} | {} | {} |"
     rows: str
     page: str
+    brief: bool = False
 
     def file_link(self, file: FileLink) -> str:
         form = "{name}" if "{url}" in self.file and not file.url else self.file
@@ -154,6 +163,32 @@ TEXT: Final = Dialect(
     rows="{}",
     page="{}\n\n[{}]\n",
 )
+SLACK: Final = Dialect(
+    escape=escape_slack,
+    address=lambda url: address(url).replace("&", "&amp;"),
+    heading="*{}*",
+    link="<{1}|{0}>",
+    code="`{}`",
+    item="{number}. {item}",
+    row="• {}: {}: {}",
+    rows="{}",
+    page="{}",
+    brief=True,
+)
+BOLD: Final = ("\x02", "\x03")
+"""Around a strong text of `PLAIN`; no other text has them."""
+PLAIN: Final = Dialect(
+    escape=plain,
+    heading="\x02{}\x03",
+    strong="\x02{}\x03",
+    link="{}: {}",
+    item="{number}. {item}",
+    row="• {}: {}: {}",
+    rows="{}",
+    page="{}",
+    brief=True,
+)
+"""For formats that mark strong text outside the text."""
 _CELL: Final = 'style="border:1px solid #999;padding:4px 8px;text-align:left;vertical-align:top"'
 HTML: Final = Dialect(  # for mail programs: no script, no style sheet, nothing to load
     escape=lambda text: html.escape(plain(text)),

@@ -8,6 +8,7 @@ The environment overrides the file. A value is ``POSTRUN_<SECTION>_<NAME>``, suc
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -28,7 +29,11 @@ SECTIONS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "roundup": (("url", "user"), ("password",)),
     "mail": (("host", "port", "security", "user", "from"), ("password",)),
     "attach": ((), ("headers",)),
+    "slack": ((), ("url",)),
+    "teams": ((), ("url",)),
+    "webhook": ((), ("url", "headers")),
 }
+_CHANNELS: Final = ("slack", "teams", "webhook")  # a name before url and headers is that of a channel: perf_url
 CONFIG: Final = "POSTRUN_TICKETS_CONFIG"
 _API_HOSTS: Final[dict[str | None, str]] = {"api.github.com": "github.com"}
 CA_BUNDLE: Final = "POSTRUN_CA_BUNDLE"
@@ -38,11 +43,12 @@ def variables() -> Iterator[str]:
     """Every environment variable that is read here."""
     yield from (CONFIG, CA_BUNDLE)
     for section, (plain, secret) in SECTIONS.items():
-        yield from (_variable(section, name) for name in (*plain, *secret))
-        yield from (_variable(section, name) + "_FILE" for name in secret)
+        yield from (variable(section, name) for name in (*plain, *secret))
+        yield from (variable(section, name) + "_FILE" for name in secret)
 
 
-def _variable(section: str, name: str) -> str:
+def variable(section: str, name: str) -> str:
+    """Return the environment variable of a setting."""
     return f"POSTRUN_{section}_{name}".upper()
 
 
@@ -55,7 +61,7 @@ class Settings:
     path: Path | None = None
 
     def get(self, section: str, name: str, default: str | None = None) -> str | None:
-        value = self.environment.get(_variable(section, name), "").strip() or self.file.get(section, {}).get(name, "").strip()
+        value = self.environment.get(variable(section, name), "").strip() or self.file.get(section, {}).get(name, "").strip()
         return value or default
 
     def need(self, section: str, name: str, why: str) -> str:
@@ -79,20 +85,20 @@ class Settings:
 
     def secret(self, section: str, name: str) -> str | None:
         """Read the environment, the file that it names, or the configuration file."""
-        if value := self.environment.get(_variable(section, name), "").strip():
+        if value := self.environment.get(variable(section, name), "").strip():
             return value
-        if named := self.environment.get(_variable(section, name) + "_FILE", ""):
-            return _secret_file(Path(named), _variable(section, name) + "_FILE")
+        if named := self.environment.get(variable(section, name) + "_FILE", ""):
+            return _secret_file(Path(named), variable(section, name) + "_FILE")
         return self.file.get(section, {}).get(name, "").strip() or None
 
     def need_secret(self, section: str, name: str, why: str) -> str:
         return self.secret(section, name) or self._missing(
-            section, name, why, f", or {_variable(section, name)}_FILE to a file that contains it"
+            section, name, why, f", or {variable(section, name)}_FILE to a file that contains it"
         )
 
     def _missing(self, section: str, name: str, why: str, file: str) -> NoReturn:
         path = self.path or default_path(self.environment)
-        raise UsageError(f"{why}: set {_variable(section, name)}{file}, or {name} in [{section}] of {path}")
+        raise UsageError(f"{why}: set {variable(section, name)}{file}, or {name} in [{section}] of {path}")
 
 
 def default_path(environment: Mapping[str, str]) -> Path:
@@ -117,15 +123,20 @@ def load(environment: Mapping[str, str] | None = None) -> Settings:
             raise UsageError(f"{path}: [{section}] is not a table of ticket settings; possible: {', '.join(SECTIONS)}")
         plain, secret = SECTIONS[section]
         for name, value in table.items():
-            if name not in (*plain, *secret):
+            is_secret = name in secret or (section in _CHANNELS and _of_channel(name, secret))
+            if not is_secret and name not in plain:
                 raise UsageError(f"{path}: {section}.{name} is unknown; possible: {', '.join((*plain, *secret))}")
             if isinstance(value, bool) or not isinstance(value, str | int):
                 raise UsageError(f"{path}: {section}.{name} must be text in quotation marks")
-            secrets = secrets or name in secret
+            secrets = secrets or is_secret
         tables[section] = {name: str(value) for name, value in table.items()}
     if secrets and os.name == "posix" and stat.S_IMODE(path.stat().st_mode) & (stat.S_IRWXG | stat.S_IRWXO):
         raise UsageError(f"{path} contains secrets, and others can read it: chmod 600 {path}")
     return Settings(environment, tables, path)
+
+
+def _of_channel(name: str, secret: tuple[str, ...]) -> bool:
+    return re.fullmatch(rf"[a-z][a-z0-9_]*_({'|'.join(secret)})", name) is not None
 
 
 def read_toml(path: Path, option: str) -> dict[str, Any]:

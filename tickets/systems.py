@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from . import gitea, github, gitlab, jira, mail, redmine, roundup, web
+from . import gitea, github, gitlab, jira, mail, redmine, roundup, web, webhook
 from .http import Options, Upload
 from .message import Message
 from .settings import Settings
@@ -26,6 +26,9 @@ _DELIVERIES: Final[dict[Kind, Callable[[Target, Settings, Options], Delivery]]] 
     "roundup": roundup.tracker,
     "mail": mail.mailer,
     "web": web.web,
+    "slack": webhook.webhook,
+    "teams": webhook.webhook,
+    "webhook": webhook.webhook,
 }
 
 

@@ -9,12 +9,14 @@ from urllib.parse import unquote, urlsplit
 
 from ..errors import UsageError
 
-Kind = Literal["jira", "gitlab", "github", "gitea", "redmine", "roundup", "mail", "web"]
+Kind = Literal["jira", "gitlab", "github", "gitea", "redmine", "roundup", "mail", "web", "slack", "teams", "webhook"]
 ACCEPTED: Final = (
     "jira:PROJ-12, gitlab:group/project#7, gitlab:group/project!7 (a merge request), github:owner/repo#7, gitea:owner/repo#7, redmine:123, "
-    "roundup:issue12, mailto:team@example.org, https://..."
+    "roundup:issue12, mailto:team@example.org, slack, teams, webhook (each also with a name, slack:perf), https://..."
 )
 
+_CHANNELS: Final[tuple[Kind, ...]] = ("slack", "teams", "webhook")
+_HOOKS: Final = re.compile(r"(?:(?P<slack>hooks\.slack\.com)|.*\.(?:webhook\.office\.com|logic\.azure\.com|api\.powerplatform\.com))\Z")
 _SEGMENT: Final = r"(?!\.{1,2}(?:[/#!]|\Z))[A-Za-z0-9_.][A-Za-z0-9_.-]*"
 _NUMBER: Final = r"(?P<number>[1-9][0-9]*)"
 _REPOSITORY: Final = re.compile(rf"(?P<project>{_SEGMENT}/{_SEGMENT})(?:#{_NUMBER})?\Z")
@@ -40,8 +42,9 @@ _PAGES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """``ticket``: the key or number; None if only ``project`` is named, in which a new ticket can be opened. ``url``: of the server, if the
-    word names it. ``addresses``: of mail. ``text``: as the user wrote it."""
+    """``ticket``: the key or number; None if only ``project`` is named, in which a new ticket can be opened. ``project`` of a webhook: its
+    name in the settings, None for the one without a name. ``url``: of the server, if the word names it. ``addresses``: of mail. ``text``:
+    as the user wrote it."""
 
     kind: Kind
     text: str
@@ -57,7 +60,11 @@ def parse(text: str, *, projects: bool = False) -> Target:
     word = text.strip()
     scheme, colon, rest = word.partition(":")
     scheme = scheme.lower()
+    if scheme in _CHANNELS:
+        return _channel(scheme, rest)
     if scheme in ("https", "http") and colon:
+        if hook := _HOOKS.match(urlsplit(_server(word, word)).hostname or ""):
+            raise _secret_address("slack" if hook["slack"] else "teams")
         # A query may contain a secret: it is in no message.
         return Target("web", word.partition("?")[0], url=_server(word, word).partition("#")[0])
     if scheme == "mailto":
@@ -71,6 +78,20 @@ def parse(text: str, *, projects: bool = False) -> Target:
     if target.ticket is None and not projects:
         raise UsageError(f"{text!r} names a project, and no ticket in it; write for example {_example(scheme)}")
     return target
+
+
+def _channel(kind: Kind, name: str) -> Target:
+    if "/" in name:
+        raise _secret_address(kind)
+    if not re.fullmatch(r"(?:[a-z][a-z0-9_]*)?", name):
+        raise UsageError(f"{name!r} is not the name of a webhook; write small letters, digits and underscores, such as {kind}:perf")
+    return Target(kind, f"{kind}:{name}" if name else kind, project=name or None)
+
+
+def _secret_address(kind: str) -> UsageError:
+    return UsageError(
+        f"the address of a webhook is a secret, which commands and logs would show: set POSTRUN_{kind.upper()}_URL, write {kind}"
+    )
 
 
 def _named(kind: Kind, word: str, rest: str, url: str | None) -> Target:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from ..errors import UsageError
 from .comment import comment
-from .http import Client, LostAnswerError, Options, Upload, multipart
+from .http import Client, LostAnswerError, Options, Upload, headers_of, multipart
 from .markup import MARKDOWN
 from .message import Message, fingerprint, marker, slug
 from .settings import Settings
@@ -41,12 +39,7 @@ class Web:
 
 
 def web(target: Target, settings: Settings, options: Options) -> Web:
-    headers = {}
-    for line in filter(None, map(str.strip, re.split(r"\r?\n", settings.secret("attach", "headers") or ""))):
-        name, colon, value = line.partition(":")
-        if not colon or not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name.strip()):
-            raise UsageError("POSTRUN_ATTACH_HEADERS: every line must be NAME: VALUE, such as Authorization: Bearer ...")
-        headers[name.strip()] = value.strip()
+    headers = headers_of(settings.secret("attach", "headers") or "", "POSTRUN_ATTACH_HEADERS")
     parts = urlsplit(target.url or "")
     secrets = [*headers.values(), *(value.rpartition(" ")[2] for value in headers.values()), parts.query]
     advice = {

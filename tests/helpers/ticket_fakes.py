@@ -584,6 +584,92 @@ class FakeRedmine(Fake):
         return 201, {"issue": {"id": int(number)}}
 
 
+class FakeSlack(Fake):
+    """An incoming webhook as docs.slack.dev describes it: text, and at most 50 blocks with sections of at most 3,000 characters."""
+
+    path = "/services/T00000000/B00000000/XXXXXXXXXXXXXXXXXXXXXXXX"
+
+    def authorize(self, request: Request) -> None:
+        """Nothing: who knows the address may post."""
+
+    def routes(self) -> list[tuple[str, str, Callable[..., Any]]]:
+        return [("POST", self.path, self._post)]
+
+    def _post(self, request: Request) -> tuple[int, Any]:
+        value = request.json()
+        if not isinstance(value.get("text"), str) or not value["text"]:
+            raise RefusedError(400, b"no_text", {"Content-Type": "text/html"})
+        blocks = value.get("blocks", [])
+        if set(value) - {"text", "blocks"} or not 1 <= len(blocks) <= 50 or not all(map(self._valid, blocks)):
+            raise RefusedError(400, b"invalid_blocks", {"Content-Type": "text/html"})
+        for text in [value["text"], *(block["text"]["text"] for block in blocks)]:
+            for tag in re.findall("<([^>]*)>", text):
+                assert re.match(r"https?://[^|]+\|", tag), f"not a link of ours: {tag}"
+            assert not re.search("&(?!amp;|lt;|gt;)", text), "an unescaped ampersand"
+            assert ">" not in re.sub("<[^<>]*>", "", text)
+        return 200, b"ok"
+
+    @staticmethod
+    def _valid(block: dict[str, Any]) -> bool:
+        text = block["text"]
+        return (
+            set(block) == {"type", "text"}
+            and block["type"] == "section"
+            and set(text) <= {"type", "text", "verbatim"}
+            and text["type"] == "mrkdwn"
+            and 1 <= len(text["text"].encode("utf-16-le")) // 2 <= 3000
+        )
+
+
+class FakeTeams(Fake):
+    """A workflow's webhook as learn.microsoft.com describes it: a message with Adaptive Cards, 28 KB, answered with 202 and no text."""
+
+    path = "/workflows/0123456789abcdef0123456789abcdef/triggers/manual/paths/invoke"
+    query = "api-version=1&sp=%2Ftriggers&sig=s3cret-signature-of-the-workflow"
+
+    def authorize(self, request: Request) -> None:
+        if request.query.get("sig") != "s3cret-signature-of-the-workflow":
+            raise RefusedError(401, {"error": {"code": "DirectApiAuthorizationRequired", "message": "The request must be authenticated."}})
+
+    def routes(self) -> list[tuple[str, str, Callable[..., Any]]]:
+        return [("POST", self.path, self._post)]
+
+    def _post(self, request: Request) -> tuple[int, Any]:
+        if len(request.data) > 28 * 1024:
+            raise RefusedError(413, {"error": {"code": "RequestEntityTooLarge"}})
+        value = request.json()
+        assert value["type"] == "message"
+        (attachment,) = value["attachments"]
+        assert attachment["contentType"] == "application/vnd.microsoft.card.adaptive"
+        card = attachment["content"]
+        assert (card["type"], card["version"]) == ("AdaptiveCard", "1.4")
+        assert set(card) <= {"$schema", "type", "version", "msteams", "body", "actions"}
+        assert set(card["msteams"]) == {"width"}, "entities would mention people"
+        assert card["body"]
+        for block in card["body"]:
+            assert (block["type"], bool(block["inlines"])) == ("RichTextBlock", True)
+            for run in block["inlines"]:
+                assert run["type"] == "TextRun"
+                assert set(run) <= {"type", "text", "weight"}
+                assert run["text"]
+                assert run.get("weight", "Bolder") == "Bolder"
+        for action in card.get("actions", []):
+            assert (action["type"], set(action)) == ("Action.OpenUrl", {"type", "title", "url"})
+        return 202, None
+
+
+class FakeWebhook(FakeSlack):
+    """A program that reads our JSON."""
+
+    path = "/hooks/s3cret-token-in-the-path"
+
+    def _post(self, request: Request) -> tuple[int, Any]:
+        value = request.json()
+        assert set(value) == {"key", "summary", "text"}
+        assert value["summary"]["marker"] == f"postrun:{value['key']}"
+        return 201, {"ok": True}
+
+
 def report_json(**changes: Any) -> dict[str, Any]:
     """A small report.json by hand."""
     rule = {"category": "system", "informs": False, "reason": None, "finding": None}

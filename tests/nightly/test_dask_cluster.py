@@ -159,11 +159,11 @@ def test_a_worker_is_killed_in_the_middle_of_a_night(cluster: tuple[str, list[su
         assert (row["state"], row["steps"], row["step_median_ns"], row["files"]) == ("reported", run + 3, (run + 1) * 1_000_000, 1)
         # One report, and nothing of another.
         names = [path.name for path in (markers / f"run{run:02}").iterdir()]
-        assert sorted(names) == sorted(["done.json", Path(row["folder"]).name])
+        assert sorted(names) == sorted(["done.json", "latest", Path(row["folder"]).name])
         assert [path.name for path in (out / row["folder"]).iterdir()] == ["report.json"]
     assert (rows["large"]["state"], rows["large"]["ranks"], rows["large"]["step_median_ns"]) == ("reported", 3, 91_000_000)
     left = [path.relative_to(markers / "large").as_posix() for path in (markers / "large").rglob("*") if path.is_file()]
-    assert sorted(left) == sorted(["done.json", f"{Path(rows['large']['folder']).name}/report.json"])
+    assert sorted(left) == sorted(["done.json", "latest/report.json", f"{Path(rows['large']['folder']).name}/report.json"])
     assert (rows["bad"]["state"], rows["bad"]["attempts"]) == ("failed", 2)
     assert "SIGSEGV" in rows["bad"]["reason"]
 

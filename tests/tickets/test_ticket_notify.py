@@ -181,10 +181,13 @@ def test_the_file_of_the_documentation_is_read(project_root: Path, tmp_path: Pat
     file = tmp_path / "rules.toml"
     file.write_text(next(part for part in text.split("```") if part.startswith("toml\n# rules"))[5:], encoding="utf-8")
     environment = {"POSTRUN_JIRA_URL": "https://j.org", "POSTRUN_JIRA_TOKEN": "a", "POSTRUN_MAIL_HOST": "m.org"}
+    environment |= {"POSTRUN_SLACK_PERF_URL": "https://s.org/x"}
     with pytest.raises(UsageError, match=r"rule starved: .*POSTRUN_GITLAB_URL"):
         notify.load(file, settings=Settings(environment))
     environment |= {"POSTRUN_GITLAB_URL": "https://g.org", "POSTRUN_GITLAB_TOKEN": "b"}
-    assert [rule.name for rule in notify.load(file, settings=Settings(environment))] == ["slower", "starved", "no report"]
+    assert [rule.name for rule in notify.load(file, settings=Settings(environment))] == [
+        "slower", "starved", "no report", "channel"
+    ]  # fmt: skip
     file.write_text("[[rule", encoding="utf-8")
     with pytest.raises(UsageError, match="not TOML"):
         notify.load(file)
