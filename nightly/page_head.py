@@ -86,7 +86,7 @@ def tiles(index: Index) -> list[Tile]:
     runs = [f"{count(new)} new"] * bool(new) + [plural(families, "family", "families")] * bool(families)
     unfinished = index.states.get("running", 0) + index.states.get("waiting", 0)
     return [
-        Tile("regressions", "regressions", count(len(runs_with(index, "regression"))), "in step time", "regressions"),
+        Tile("regressions", "regressions", count(len(runs_with(index, "regression"))), "in step time or another figure", "regressions"),
         Tile("failed", "failed", count(len(index.failed)), "no report", "failed"),
         Tile("new-issues", "new issues", count(len(runs_with(index, "new_issue"))), "in rules that passed before", "new-issues"),
         Tile("improvements", "improvements", count(len(runs_with(index, "improvement"))), "in step time", "improvements"),
