@@ -13,6 +13,9 @@ from postrun.analysis.compare.base_runs import limit
 from postrun.analysis.compare.build import compare
 from postrun.analysis.report import Generator, Report
 from postrun.analysis.report.comparison import Comparison
+from postrun.analysis.report.device import DeviceOperator, OperatorAttribution
+from postrun.analysis.report.operator_calls import OperatorCall, OperatorCalls
+from postrun.analysis.report.rows import Share
 from postrun.analysis.report.rules import FINE, ISSUES, RuleResult
 
 GENERATOR = Generator("postrun", "0", 0, {})
@@ -25,8 +28,8 @@ def compared(base: Report, new: Report, base_runs: Sequence[Report], **options: 
 
 def run(step_ms: float, **changes: Any) -> Report:
     """Ten steps, whose GPU time is a kernel of the same length."""
-    listed = (kernel("k", "k", 10, step_ms, spread=0.001),)
-    return with_(empty_report(), lengths=[step_ms] * 10, kernels=listed, **changes)
+    changes.setdefault("kernels", (kernel("k", "k", 10, step_ms, spread=0.001),))
+    return with_(empty_report(), lengths=[step_ms] * 10, **changes)
 
 
 def test_the_limit_of_equal_runs() -> None:
@@ -92,6 +95,104 @@ def test_pieces_have_at_least_the_noise_of_their_part() -> None:
     # s = 3.464 of 10, 16, 10 and 16: limit 28.61 ms
     assert {round((row.noise_ns or 0.0) / MS, 2) for row in listed.values()} == {28.61}
     assert {row.state for row in listed.values()} == {"same"}
+
+
+def busy(step_ms: float, call_ms: float | None = None, dims: str = "8x8", **changes: Any) -> Report:
+    """Make ten equal steps, each of which is one call of an operator."""
+    calls = (OperatorCall("layer", "aten::mm", dims, "bf16", ("k",), None, 10, round(10 * (call_ms or step_ms) * MS)),)
+    return run(step_ms, operator_calls=OperatorCalls(calls), **changes)
+
+
+def states(comparison: Comparison) -> dict[str, str | None]:
+    """Return every verdict on computation."""
+    assert comparison.device_steps is not None
+    assert comparison.whole is not None
+    assert comparison.steps is not None
+    (kernel_row,), (call,) = comparison.kernels, comparison.operator_calls
+    return {
+        "verdict": comparison.verdict,
+        "steps": comparison.steps.verdict,
+        "device steps": comparison.device_steps.verdict,
+        "whole": comparison.whole.state,
+        "part": comparison.parts[0].state,
+        "device": comparison.devices[0].parts[0].state,
+        "kernel": kernel_row.state,
+        "duration": kernel_row.duration_state,
+        "call": call.state,
+    }
+
+
+def test_all_verdicts_have_the_spread_of_the_base_runs() -> None:
+    # Base runs of 100, 104, 98 and 102 ms: a change below 21.33 ms is within their spread.
+    runs = [busy(104), busy(98), busy(102)]
+    within = states(compared(busy(100), busy(115), runs))
+    assert within.pop("verdict") == "cannot say"
+    assert within == dict.fromkeys(within, "same")
+    changed = {"verdict": "slower", "steps": "slower", "device steps": "slower", "whole": "grown", "part": "grown", "device": "grown"}
+    changed |= {"kernel": "grown", "duration": "longer", "call": "slower"}
+    assert states(compared(busy(100), busy(130), runs)) == changed
+    assert states(compared(busy(100), busy(115), [])) == changed
+
+
+@pytest.mark.parametrize(
+    ("new_ms", "base_ms", "text"),
+    [
+        (115, (104, 98, 102), "The base runs vary too much to tell: 100 ms before, 115 ms now (median, +15.0%, -6.3% to +36.3% with the"
+         " spread of the base runs). Equal runs differ by up to 21.3% in 99 of 100 pairs, from 4 base runs."),
+        (130, (104, 98, 102), "A step takes 30.0% longer: 100 ms before, 130 ms now (median, +30.0%, +8.7% to +51.3% with the spread of the"
+         " base runs). Equal runs differ by up to 21.3% in 99 of 100 pairs, from 4 base runs."),
+        (104, (101, 100, 101), "A step takes as long as before: 100 ms before, 104 ms now (median, +4.0%, -0.8% to +8.8% with the spread of"
+         " the base runs). Equal runs differ by up to 4.8% in 99 of 100 pairs, from 4 base runs."),
+    ],
+)  # fmt: skip
+def test_the_text_of_the_verdict_is_that_of_its_final_state(new_ms: float, base_ms: Sequence[float], text: str) -> None:
+    judgment = compared(run(100), run(new_ms), [run(each) for each in base_ms]).judgment
+    assert judgment is not None
+    assert judgment.text.replace("\u00a0", " ") == text
+
+
+def test_what_a_base_run_lacks_is_undecided() -> None:
+    # The second base run calls the operator with another shape, does not list its time, and its kernel has another name.
+    def listing(report: Report, ms: float) -> Report:
+        rows = (DeviceOperator("aten::mm", 10, 10, round(10 * ms * MS), 100.0, 1),)
+        return dataclasses.replace(report, operators=OperatorAttribution(rows, 0, (), 100.0, None))
+
+    third = busy(100, dims="16x16", kernels=(kernel("other", "other", 10, 100, spread=0.001),))
+    comparison = compared(listing(busy(100), 100), listing(busy(130), 130), [listing(busy(100), 100), third])
+    assert [(row.name, row.state) for row in comparison.operators] == [("aten::mm", "undecided")]
+    verdicts = states(comparison)
+    # The kernel took 100, 100 and 0 ms in the base runs: s = 57.7, limit 9.925 · √2 · 57.7 = 810 ms.
+    assert (verdicts["part"], verdicts["kernel"], verdicts["duration"], verdicts["call"]) == ("grown", "same", None, "undecided")
+    assert (comparison.kernels[0].noise_ns or 0.0) / MS == pytest.approx(810.4, abs=0.1)
+    assert [change.area for change in comparison.changes] == ["step", "part"]
+
+
+@pytest.mark.parametrize(("other_ms", "state"), [(0, "added"), (8, "same")])
+def test_a_kernel_that_the_base_lacks_took_no_time_there(other_ms: float, state: str) -> None:
+    # It takes 10 ms in new. In base runs 0, 0, 0 and 8 ms: s = 4, limit 5.841 · √2 · 4 = 33.0 ms.
+    def with_kernel(each_ms: float) -> Report:
+        extra = (kernel("extra", "extra", 10, each_ms),) if each_ms else ()
+        return run(100, kernels=(kernel("k", "k", 10, 90), *extra))
+
+    comparison = compared(with_kernel(0), with_kernel(10), [with_kernel(0), with_kernel(0), with_kernel(other_ms)])
+    assert {row.short_name: row.state for row in comparison.kernels} == {"k": "same", "extra": state}
+
+
+def launching(ns: int, bf16: int) -> Report:
+    """Make ten steps with a launch of ``ns`` each, and ``bf16`` percent in BF16."""
+    empty = empty_report()
+    launches = dataclasses.replace(empty.launches, calls=10, call_time=(Share("cudaLaunchKernel", 10 * ns, 10, 100.0),))
+    shares = (Share("BF16", bf16, bf16, float(bf16)), Share("FP32", 100 - bf16, 100 - bf16, 100.0 - bf16))
+    return run(100, launches=launches, precision=dataclasses.replace(empty.precision, matrix=shares))
+
+
+def test_launches_and_precision_have_the_spread_of_the_base_runs() -> None:
+    # Host time of 1000, 1040, 980 and 1020 ns: limit 213.3 ns; shares of 50, 54, 48 and 52%: limit 21.3 points.
+    runs = [launching(1040, 54), launching(980, 48), launching(1020, 52)]
+    for new, expected in ((launching(1200, 70), "same"), (launching(1300, 80), "grown")):
+        comparison = compared(launching(1000, 50), new, runs)
+        assert comparison.launches[1].state == expected
+        assert {row.name: row.state for row in comparison.precision}["BF16"] == expected
 
 
 def rule(verdict: str) -> tuple[RuleResult, ...]:
