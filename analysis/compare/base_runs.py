@@ -27,9 +27,11 @@ from ..report.comparison import (
     Verdict,
     VerdictChange,
 )
+from ..report.model import Report
 from ..report.rules import FINE, ISSUES
 from ..steps.ranges import LOADING
 from ..toolkit import wording
+from .alike import RECORDING, recording
 from .basis import SAME, UNDECIDED, decide
 from .parts import EXPOSED, IDLE
 from .steps import FASTER, SLOWER, undecided_by_base_runs, within_base_runs
@@ -38,6 +40,8 @@ from .verdicts import BROKEN, MEASURES, MENDED
 
 # Student's t for 1, 2, ... degrees of freedom, two-sided 99%. That of ten is used for more: it is at most 23% too large.
 _T: Final = (63.657, 9.925, 5.841, 4.604, 4.032, 3.707, 3.499, 3.355, 3.250, 3.169)
+BaseRun = tuple[Report, str | None, str]
+"""A further base run, with ``given`` and ``read_from`` of its :class:`Side`."""
 _Row = TypeVar("_Row", bound=Any)
 _Key = Callable[[Any], object]
 _Lift = Callable[[Any, Sequence[Any]], Any]
@@ -46,6 +50,26 @@ _Lift = Callable[[Any, Sequence[Any]], Any]
 def limit(values: Sequence[float]) -> float:
     """Return the largest difference of two equal runs by chance, from two or more."""
     return _T[min(len(values) - 1, len(_T)) - 1] * 2**0.5 * statistics.stdev(values)
+
+
+def distinct(base: Report, new: Report, baselines: Sequence[BaseRun]) -> tuple[list[BaseRun], list[Difference]]:
+    """Return the base runs with recordings of their own, and a line for each other.
+
+    A recording that is given twice would count as two runs that do not differ.
+    """
+    recordings = {recording(base), recording(new)}
+    kept, repeated = [], []
+    for run in baselines:
+        report, source, _ = run
+        files = recording(report)
+        if files and files in recordings:
+            count, name = wording.plural(len(files), "file"), source or report.run.name
+            limits = "a recording counts once: the spread of the base runs is without this repetition"
+            repeated.append(Difference(f"{RECORDING} of a base run", count, f"the same ({name})", limits))
+        else:
+            kept.append(run)
+        recordings.add(files)
+    return kept, repeated
 
 
 def among_base_runs(compared: Comparison, base_runs: Sequence[Comparison], communicating: Container[str]) -> Comparison:

@@ -17,6 +17,7 @@ from postrun.analysis.report.device import DeviceOperator, OperatorAttribution
 from postrun.analysis.report.operator_calls import OperatorCall, OperatorCalls
 from postrun.analysis.report.rows import Share
 from postrun.analysis.report.rules import FINE, ISSUES, RuleResult
+from postrun.analysis.report.run import Source
 
 GENERATOR = Generator("postrun", "0", 0, {})
 
@@ -193,6 +194,34 @@ def test_launches_and_precision_have_the_spread_of_the_base_runs() -> None:
         comparison = compared(launching(1000, 50), new, runs)
         assert comparison.launches[1].state == expected
         assert {row.name: row.state for row in comparison.precision}["BF16"] == expected
+
+
+def recorded(report: Report, *digests: str | None) -> Report:
+    """Return a report of files with these checksums."""
+    sources = tuple(Source(f"{number}.json", "kineto", 10, digest, 5, 0, 9) for number, digest in enumerate(digests))
+    return dataclasses.replace(report, run=dataclasses.replace(report.run, sources=sources))
+
+
+def test_a_recording_counts_once() -> None:
+    # Copies of base, new and the first base run; 100, 104, 98 and 102 ms remain.
+    base, new, first = recorded(run(100), "a", "b"), recorded(run(115), "c"), recorded(run(104), "d")
+    runs = [first, recorded(run(100), "b", "a"), recorded(run(98), "e"), recorded(run(104), "d"), recorded(run(102), "f"), new]
+    comparison = compared(base, new, runs)
+    assert comparison.judgment is not None
+    assert comparison.judgment.runs_percent == pytest.approx(21.328, abs=0.001)
+    assert "from 4 base runs" in comparison.details
+    assert [side.given for side in comparison.baselines] == ["runs/0", "runs/2", "runs/4"]
+    limits = "a recording counts once: the spread of the base runs is without this repetition"
+    assert [(row.name, row.base, row.new, row.limits) for row in comparison.differences if "runs/" in row.new] == [
+        ("recording of a base run", "2 files", "the same (runs/1)", limits),
+        ("recording of a base run", "1 file", "the same (runs/3)", limits),
+        ("recording of a base run", "1 file", "the same (runs/5)", limits),
+    ]
+
+
+def test_recordings_of_unknown_files_are_not_the_same() -> None:
+    runs = [recorded(run(each), None) for each in (104, 98, 102)]
+    assert len(compared(recorded(run(100), None), recorded(run(115), None), runs).baselines) == 3
 
 
 def rule(verdict: str) -> tuple[RuleResult, ...]:
