@@ -159,6 +159,19 @@ def test_further_base_runs(runs: Path, tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_fail_on_says_that_base_runs_vary(runs: Path, tmp_path: Path) -> None:
+    report = json.loads((runs / "base-report" / "report.json").read_text("utf-8"))
+    for source in report["run"]["sources"]:
+        source["sha256"] = "1" * 64
+    for step in report["steps"]["steps"]:
+        step["start_ns"], step["duration_ns"] = 2 * step["start_ns"], 2 * step["duration_ns"]
+    slow = tmp_path / "slow.json"
+    slow.write_text(json.dumps(report), "utf-8")
+    done = compared(runs, tmp_path, "-q", "--fail-on", "slower", "--baseline", slow)
+    assert done.exit_code == 0
+    assert "the base runs vary too much, so slower and faster cannot match" in done.stderr
+
+
 def test_theme_title_and_logo(runs: Path, tmp_path: Path) -> None:
     (tmp_path / "logo.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 4 2"><rect width="4" height="2"/></svg>')
     (tmp_path / "own.toml").write_text('title = "Company report"\ntheme = "dark"\nlogo = "logo.svg"\n', encoding="utf-8")
