@@ -175,7 +175,8 @@ def _fail(comparison: Comparison, fail_on: Sequence[str]) -> None:
         why = f"steps cannot be compared ({comparison.steps_absent})"
         echo(f"postrun: --fail-on: {why}, so it is not known whether the run is slower; --fail-on kernels compares kernels", err=True)
     elif comparison.verdict == "cannot say" and {"slower", "faster"} & set(fail_on):
-        why = "the steps are too few, or vary too much"
+        by_runs = comparison.judgment is not None and comparison.judgment.runs_percent is not None
+        why = "the base runs vary too much" if by_runs else "the steps are too few, or vary too much"
         echo(f"postrun: --fail-on: {why}, so slower and faster cannot match; --fail-on undecided does", err=True)
     matching = {
         "slower": comparison.verdict == "slower" or unjudged,

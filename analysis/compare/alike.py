@@ -14,6 +14,7 @@ from ..toolkit.labels import UNKNOWN_HOST, short_model
 
 _AMOUNT_OF_WORK: Final = re.compile(r"batch|sequence|seq_len|seqlen|accumulat|micro|layers|hidden|parameters|image_?size|resolution", re.I)
 _LONGER: Final = 1.1  # captured time of one run / of the other from which the comparison names it
+RECORDING: Final = "recording"
 GPU: Final = "GPU model"
 WORLD: Final = "world size"
 ACTIVITY: Final = "GPU activity"
@@ -54,10 +55,16 @@ def differences(base: Report, new: Report) -> tuple[Difference, ...]:
 
 def _same_files(base: Report, new: Report) -> Iterator[Difference]:
     """Yield a difference if both reports were made from the same bytes."""
-    hashes = [sorted(source.sha256 or "" for source in report.run.sources if source.events) for report in (base, new)]
-    if hashes[0] and "" not in hashes[0] and hashes[0] == hashes[1]:
-        files = wording.plural(len(hashes[0]), "file")
-        yield Difference("recording", files, "the same", "both sides are one recording: there is no change to find")
+    files = recording(base)
+    if files and files == recording(new):
+        limits = "both sides are one recording: there is no change to find"
+        yield Difference(RECORDING, wording.plural(len(files), "file"), "the same", limits)
+
+
+def recording(report: Report) -> tuple[str, ...]:
+    """Return the hashes of the files of a recording; empty if one is not known."""
+    hashes = sorted(source.sha256 or "" for source in report.run.sources if source.events)
+    return () if "" in hashes else tuple(hashes)
 
 
 def _models(report: Report) -> str | None:

@@ -11,7 +11,7 @@ from ..report.model import Report
 from ..report.run import Generator
 from ..steps.step_time import FROM_STEP_TO_STEP
 from .alike import GPU, differences
-from .base_runs import among_base_runs
+from .base_runs import BaseRun, among_base_runs, distinct
 from .basis import UNDECIDED, Noise, basis
 from .calls import operator_calls
 from .changes import changes
@@ -39,12 +39,12 @@ def compare(
     threshold_percent: float = THRESHOLD_PERCENT,
     given: tuple[str | None, str | None] = (None, None),
     read_from: tuple[str, str] = ("traces", "traces"),
-    baselines: Sequence[tuple[Report, str | None, str]] = (),
+    baselines: Sequence[BaseRun] = (),
 ) -> Comparison:
     """Compare two reports; equal reports and arguments give equal comparisons.
 
     ``baselines``: further runs of the code of ``base``, each with its ``given`` and ``read_from``. A change is then also beyond the spread
-    of the base runs.
+    of the base runs. A recording counts once.
 
     A change is listed if it exceeds the spread of the values in the reports and ``threshold_percent``: of a step for steps, parts and data
     loading, of the value itself for kernels and copies. ``generator``: author and time of the comparison. ``given``, ``read_from``: see
@@ -53,12 +53,10 @@ def compare(
     sides = _side(base, given[0], read_from[0]), _side(new, given[1], read_from[1])
     compared = _compared(base, new, sides, generator, threshold_percent)
     if baselines:
-        base_sides = [_side(*run) for run in baselines]
-        runs = [
-            _compared(base, run, (sides[0], side), generator, threshold_percent)
-            for (run, _, _), side in zip(baselines, base_sides, strict=True)
-        ]
+        distinct_runs, repeated = distinct(base, new, baselines)
+        runs = [_compared(base, run[0], (sides[0], _side(*run)), generator, threshold_percent) for run in distinct_runs]
         compared = among_base_runs(compared, runs, communicating(base, new))
+        compared = replace(compared, differences=(*repeated, *compared.differences))
     compared = replace(compared, changes=tuple(replace(change, rank=rank) for rank, change in enumerate(changes(compared), 1)))
     return replace(compared, headline=headline(base, new, compared), details=details(compared))
 

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from ..report.comparison import Amount, Basis, Change, Comparison, KernelChange, MemoryChange
+from ..report.comparison import (
+    Amount,
+    Basis,
+    Change,
+    Comparison,
+    KernelChange,
+    Measure,
+    MemoryChange,
+    OperatorChange,
+    ShareChange,
+)
 from ..steps.ranges import LOADING
 from ..toolkit import wording
 from .basis import ADDED, GROWN, SAME, SHRUNK, UNDECIDED, VANISHED
@@ -36,10 +46,10 @@ def changes(compared: Comparison) -> Iterator[Change]:
     times = [*_part_changes(compared), *_kernel_changes(compared), *_copy_changes(compared)]
     yield from sorted(times, key=lambda change: -abs(change.effect_ns or 0.0))
     for share in compared.precision:
-        if share.state != SAME:
+        if decided(share):
             shares = f"{wording.percent(share.new_percent)} of the time in matrix kernels, {wording.percent(share.base_percent)} before"
             yield Change(0, "precision", share.name, share.state, None, f"{share.name} takes {shares}.")
-    if memory is not None and memory.state != SAME and memory.base is not None and memory.new is not None:
+    if memory is not None and decided(memory) and memory.base is not None and memory.new is not None:
         peaks = f"from {wording.percent(memory.base)} to {wording.percent(memory.new)}"
         text = f"The highest sample of GPU memory {CHANGED[memory.state]} {peaks}."
         yield Change(0, "gpu memory", memory.name, memory.state, None, text)
@@ -69,7 +79,7 @@ def _causes(compared: Comparison) -> dict[str, tuple[str, float]]:
     loading = next((part for part in compared.host_parts if part.name == LOADING and decided(part)), None)
     if loading is not None:
         causes["idle"] = "the wait for data", loading.effect_ns
-    copies = [copy for copy in compared.memory_operations if copy.state != SAME]
+    copies = list(filter(decided, compared.memory_operations))
     if copies:
         most = max(copies, key=lambda copy: abs(copy.effect_ns))
         causes["exposed memory operations"] = copy_label(most), most.effect_ns
@@ -86,8 +96,13 @@ def host_parts_alone(compared: Comparison) -> list[Amount]:
     return [part for part in compared.host_parts if part.name == LOADING or not compared.parts]
 
 
-def decided(part: Amount | KernelChange) -> bool:
-    return part.state not in (SAME, UNDECIDED)
+def decided(row: Amount | KernelChange | MemoryChange | Measure | ShareChange | OperatorChange) -> bool:
+    return row.state not in (SAME, UNDECIDED)
+
+
+def scarce(compared: Comparison) -> str:
+    """Word the observations that are too few to decide on an undecided time."""
+    return "steps or base runs" if compared.baselines else "steps"
 
 
 def _of_amount(name: str, part: Amount, unit: str, contents: str = "") -> str:
@@ -129,7 +144,7 @@ def _runs(count: float) -> str:
 
 def _copy_changes(compared: Comparison) -> Iterator[Change]:
     for copy in compared.memory_operations:
-        if copy.state != SAME:
+        if decided(copy):
             label = copy_label(copy)
             amount = Amount(label, copy.base_ns, copy.new_ns, copy.effect_ns, copy.change_percent, copy.state)
             yield Change(0, "memory operation", label, copy.state, copy.effect_ns, _of_amount(label, amount, per(compared.basis)))

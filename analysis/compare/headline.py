@@ -11,7 +11,7 @@ from ..toolkit import wording
 from .alike import ACTIVITY, GPU, WORLD, short_models
 from .base_runs import differ
 from .basis import SAME, UNDECIDED
-from .changes import CHANGED, decided, host_parts_alone, per
+from .changes import CHANGED, decided, host_parts_alone, per, scarce
 from .parts import host_name
 from .programs import evidence
 from .steps import FASTER, SLOWER
@@ -146,7 +146,7 @@ def _undecided(compared: Comparison) -> str:
         length, way = wording.duration(abs(part.effect_ns)), "longer" if part.effect_ns > 0 else "shorter"
         clauses.append(f"{host_name(part.name)} {length} {way}" if clauses else f"{host_name(part.name)} is {length} a step {way}")
     too = compared.steps is not None and compared.steps.verdict == UNDECIDED
-    return f"{'Also undecided:' if too else 'Too few steps to tell:'} {', '.join(clauses)}." if clauses else ""
+    return f"{'Also undecided:' if too else f'Too few {scarce(compared)} to tell:'} {', '.join(clauses)}." if clauses else ""
 
 
 def _limit(base: Report, new: Report, alike: Sequence[Difference]) -> str:

@@ -113,6 +113,14 @@ def within_base_runs(steps: StepComparison) -> StepComparison:
     return replace(steps, verdict=SAME, text=text)
 
 
+def undecided_by_base_runs(steps: StepComparison) -> StepComparison:
+    """Return steps that not every base run has such times of."""
+    medians = f"{wording.duration(steps.base.p50)} before, {wording.duration(steps.new.p50)} now"
+    change = wording.signed_percent(steps.change_percent)
+    text = f"Not every base run has these times, so their spread is unknown: {medians} (median, {change})."
+    return replace(steps, verdict=UNDECIDED, text=text)
+
+
 def _spread(values: Sequence[float]) -> Spread:
     ordered = pl.Series(sorted(values), dtype=pl.Float64)
     p5, p25, p50, p75, p95 = (quantile(ordered, fraction) for fraction in (0.05, 0.25, 0.5, 0.75, 0.95))

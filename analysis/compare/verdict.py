@@ -92,7 +92,7 @@ def repeated_ranges(base: Report, new: Report, threshold_percent: float) -> Repe
     low, high = percent - 100 * error / first.mean, percent + 100 * error / first.mean
     state = judged_by_interval(percent, low, high, threshold_percent)
     text = (
-        f"{_words(state, percent, 'A range ' + before.name)}: {wording.duration(first.mean)} before, {wording.duration(second.mean)} now"
+        f"{pace(state, percent, 'A range ' + before.name)}: {wording.duration(first.mean)} before, {wording.duration(second.mean)} now"
         f" (mean of {wording.count(first.count)} and {wording.count(second.count)}, {wording.signed_percent(percent)};"
         f" {interval(low, high)})."
     )
@@ -117,7 +117,7 @@ def same_work(base: Report, new: Report, threshold_percent: float) -> Repeated |
     state = judged_by_interval(percent, low, high, threshold_percent)
     often = "as often as before" if abs(ratio - 1) < _ALIKE else f"{wording.significant(ratio)} times as often"
     text = (
-        f"{_words(state, percent, 'The same work')}: {wording.duration(spans[0])} of GPU time before,"
+        f"{pace(state, percent, 'The same work')}: {wording.duration(spans[0])} of GPU time before,"
         f" {wording.duration(spans[1] / ratio)} now ({wording.signed_percent(percent)}, {wording.signed_percent(low)} to"
         f" {wording.signed_percent(high)} with what the edges of the profiles cut). The {what} of both runs, {wording.whole_percent(share)}"
         f" of the time, ran {often}; how much that time varies is not known."
@@ -168,7 +168,8 @@ def judged_by_interval(percent: float, low: float, high: float, threshold_percen
     return SAME if max(abs(low), abs(high)) <= max(BOUND_PERCENT, threshold_percent) else CANNOT_SAY
 
 
-def _words(state: str, percent: float, subject: str) -> str:
+def pace(state: str, percent: float, subject: str) -> str:
+    """Word a state: "A step takes 8.1% longer"."""
     if state in (SLOWER, FASTER):
         return f"{subject} takes {wording.percent(abs(percent))} {'longer' if state == SLOWER else 'less time'}"
     return f"{subject} takes as long as before" if state == SAME else f"{subject} varies too much to tell"

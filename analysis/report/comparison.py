@@ -125,8 +125,8 @@ class StepComparison:
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """A time per unit of the basis. ``state``: grown, shrunk, added, vanished, same, or undecided (too few steps). Counts are also per
-    unit. ``change_percent``: of base; None if base is 0."""
+    """A time per unit of the basis. ``state``: grown, shrunk, added, vanished, same, or undecided (too few steps, or a base run lacks
+    it). Counts are also per unit. ``change_percent``: of base; None if base is 0."""
 
     name: str
     base_ns: float
@@ -171,8 +171,8 @@ class KernelChange:
     new_ns: float
     effect_ns: float
     change_percent: float | None
-    duration_state: str | None = None  # of one execution: longer, shorter or same; None if it is in one run only
-    count_state: str | None = None  # per unit: more, fewer or same; None if per second, or in one run only
+    duration_state: str | None = None  # of one execution: longer, shorter or same; None if a run or a base run lacks it
+    count_state: str | None = None  # per unit: more, fewer or same; None if per second, or if a run or a base run lacks it
     noise_ns: float | None = None  # of a communication kernel, which waits, or of several base runs, as in :class:`Amount`
 
 
@@ -180,11 +180,11 @@ class KernelChange:
 class OperatorChange:
     """The calls of an operator by a module in both runs, or in one.
 
-    ``state``: gone, new, other shape, other type, more calls, fewer calls, other kernel, other module, slower, faster (both of one call)
-    or same; ``reasons``: all of these that apply, the strongest first. ``module``: of new, of base if it is gone; ``base_module``: if it
-    is another one. ``instead``: of a gone operator, the operators that are new in its module. ``matched``: "inputs" (same module, dims and
-    types), "operator" (same module), "several" (the same, all inputs together), "moved" (another module with the same inputs), None (in
-    one run only). Calls and times are per unit of the basis."""
+    ``state``: gone, new, other shape, other type, more calls, fewer calls, other kernel, other module, slower, faster (both of one call),
+    undecided (slower or faster, but a base run lacks the call) or same; ``reasons``: all of these that apply, the strongest first.
+    ``module``: of new, of base if it is gone; ``base_module``: if it is another one. ``instead``: of a gone operator, the operators that
+    are new in its module. ``matched``: "inputs" (same module, dims and types), "operator" (same module), "several" (the same, all inputs
+    together), "moved" (another module with the same inputs), None (in one run only). Calls and times are per unit of the basis."""
 
     operator: str
     module: str | None

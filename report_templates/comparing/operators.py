@@ -12,7 +12,7 @@ from ..text.formats import plural
 from . import words
 
 _LISTED: Final = 60
-_MARKS: Final = {"same": "v-none", "slower": "v-issue", "faster": "v-fine"}
+_MARKS: Final = {"same": "v-none", "slower": "v-issue", "faster": "v-fine", "undecided": "v-none"}
 
 
 def operators(comparison: Comparison) -> Section:

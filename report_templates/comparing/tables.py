@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from ...analysis.compare.changes import decided
 from ...analysis.report.comparison import Comparison, Measure, MemoryChange, VerdictChange
 from ..blocks import Figure, Section, Texts, plain, say
 from ..blocks.tables import Cell, Col, table
@@ -49,8 +50,10 @@ _DEFINITIONS: Final = (
 _BASE_RUNS: Final = (
     "Base runs",
     "The noise of each time is at least the repeatability limit of the base runs: √2 times their standard deviation, times Student's t"
-    " (99%).",
+    " (99%). A time that a base run lacks is undecided.",
 )
+_NO_SPREAD: Final = "These have no known spread: the verdict follows from the threshold alone."
+_SPREAD: Final = "The verdict follows from the threshold and the spread of the base runs."
 
 
 def alike(comparison: Comparison) -> Section:
@@ -101,7 +104,7 @@ def precision(comparison: Comparison) -> Section:
     rows = comparison.precision
     if not rows:
         return Section("precision", "Precision", say("No matrix kernels in both runs."))
-    changes = ", ".join(f"{row.name} from {percent(row.base_percent)} to {percent(row.new_percent)}" for row in rows if row.state != "same")
+    changes = ", ".join(f"{row.name} from {percent(row.base_percent)} to {percent(row.new_percent)}" for row in rows if decided(row))
     lead = say("{} of the time in matrix kernels.", changes) if changes else say("The matrix work runs in the same precision as before.")
     if comparison.different_programs:
         lead = say("Shares of the time in matrix kernels, of different work.")
@@ -138,7 +141,7 @@ def memory(comparison: Comparison) -> Section:
         return f"{row.kind} {row.memory}" if row.memory else row.kind
 
     unit = words.per(comparison.basis)
-    changes = ", ".join(f"{name(row)} {words.signed(row.effect_ns)}" for row in operations if row.state != "same")
+    changes = ", ".join(f"{name(row)} {words.signed(row.effect_ns)}" for row in operations if decided(row))
     lead = f"Changed {unit}: {changes}." if changes else "No kind of copies changed."
     if comparison.different_programs:
         lead = f"Copies and memsets {unit} of both runs."
@@ -187,7 +190,7 @@ def launches(comparison: Comparison) -> Section:
         Col("Change", lambda row: row.change_percent, words.change, when=not comparison.different_programs),
         words.verdict(comparison),
         sortable=False,
-        note=None if comparison.different_programs else "These have no known spread: the verdict follows from the threshold alone.",
+        note=None if comparison.different_programs else _SPREAD if comparison.baselines else _NO_SPREAD,
     )
     gaps = words.changes_table(
         "launches-idle",

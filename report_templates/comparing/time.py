@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from ...analysis.compare.changes import scarce
 from ...analysis.compare.parts import host_name
 from ...analysis.report.comparison import Amount, Comparison, DevicePair
 from ..blocks import Figure, Section, say
@@ -78,7 +79,7 @@ def _changes(comparison: Comparison, parts: Sequence[Amount]) -> str:
 
     moved, undecided = listed(lambda state: state not in ("same", "undecided")), listed(lambda state: state == "undecided")
     sentences = [f"Changed: {moved}"] if moved else []
-    sentences += [f"Too few steps to tell: {undecided}"] if undecided else []
+    sentences += [f"Too few {scarce(comparison)} to tell: {undecided}"] if undecided else []
     return f" {'. '.join(sentences) or 'No part changed beyond spread and threshold'}."
 
 

@@ -20,7 +20,7 @@ from ..text.signs import NOT_EVALUATED
 from .junit import ERROR, FAILURE, OUTPUT, SKIPPED, Case, document, lines
 
 _LONGER: Final = (GROWN, ADDED)
-_TOO_FEW: Final = "too few steps to compute the noise"
+_TOO_FEW: Final = "too few steps or base runs to compute the noise"
 
 
 def junit(comparison: Comparison) -> bytes:

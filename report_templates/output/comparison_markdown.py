@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from ...analysis.compare.basis import SAME, UNDECIDED
-from ...analysis.compare.changes import decided, host_parts_alone
+from ...analysis.compare.changes import decided, host_parts_alone, scarce
 from ...analysis.compare.parts import host_name
 from ...analysis.compare.programs import PROGRAM
 from ...analysis.compare.verdicts import BROKEN
@@ -188,7 +188,7 @@ class _Page:
             if moved:
                 yield f"{title}: " + "; ".join(f"{name(row)} {self._amount(row)}" for row in self._rows(moved, *nouns))
 
-        calls = [row for row in comparison.operator_calls if row.state != SAME]
+        calls = list(filter(decided, comparison.operator_calls))
         ranks = sorted((sum(part.effect_ns for part in device.parts), device.name) for device in comparison.devices)
         items = [
             *listed("Categories of kernels", comparison.categories, lambda row: labels.category(row.name), "category", "categories"),
@@ -260,7 +260,7 @@ class _Page:
         parts += [kernel.short_name for kernel in comparison.kernels if kernel.state == UNDECIDED]
         if parts:
             names = ", ".join(self._name(name) for name in self._rows(parts, "undecided time"))
-            yield f"Whether these changed, because the steps are too few to compute their noise: {names}."
+            yield f"Whether these changed, because the {scarce(comparison)} are too few to compute their noise: {names}."
         if comparison.basis.unit == "second" and comparison.parts:
             yield f"How much work both runs did. Times are per second of GPU time ({self._say(comparison.basis.why or UNKNOWN)})."
 

@@ -140,12 +140,36 @@ def test_junit_does_not_depend_on_fail_on(runs: Path, tmp_path: Path, words: tup
 
 
 def test_further_base_runs(runs: Path, tmp_path: Path) -> None:
-    done = compared(runs, tmp_path, "--baseline", runs / "base-report", "--baseline", runs / "base-report" / "report.json", "--json")
+    report = json.loads((runs / "base-report" / "report.json").read_text("utf-8"))
+    further = []
+    for number in (1, 2):
+        for source in report["run"]["sources"]:
+            source["sha256"] = f"{number:064}"
+        further.append(tmp_path / f"further-{number}.json")
+        further[-1].write_text(json.dumps(report), "utf-8")
+    paths = [runs / "base-report" / "report.json", *further, further[0]]
+    done = compared(runs, tmp_path, *(word for path in paths for word in ("--baseline", path)), "--json")
     assert done.exit_code == 0, done.output
     assert "from 3 base runs" in json.loads(done.stdout)["details"]
     written = json.loads((tmp_path / "comparison.json").read_text("utf-8"))
     jsonschema.validate(written, schema("comparison"))
-    assert [side["given"] for side in written["baselines"]] == [str(runs / "base-report"), str(runs / "base-report" / "report.json")]
+    assert [side["given"] for side in written["baselines"]] == [str(path) for path in further]
+    assert [row["new"] for row in written["differences"] if "counts once" in (row["limits"] or "")] == [
+        f"the same ({paths[0]})", f"the same ({paths[3]})"
+    ]  # fmt: skip
+
+
+def test_fail_on_says_that_base_runs_vary(runs: Path, tmp_path: Path) -> None:
+    report = json.loads((runs / "base-report" / "report.json").read_text("utf-8"))
+    for source in report["run"]["sources"]:
+        source["sha256"] = "1" * 64
+    for step in report["steps"]["steps"]:
+        step["start_ns"], step["duration_ns"] = 2 * step["start_ns"], 2 * step["duration_ns"]
+    slow = tmp_path / "slow.json"
+    slow.write_text(json.dumps(report), "utf-8")
+    done = compared(runs, tmp_path, "-q", "--fail-on", "slower", "--baseline", slow)
+    assert done.exit_code == 0
+    assert "the base runs vary too much, so slower and faster cannot match" in done.stderr
 
 
 def test_theme_title_and_logo(runs: Path, tmp_path: Path) -> None:
