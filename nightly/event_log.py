@@ -15,9 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import click
-
-from ..errors import PostrunError, UsageError
+from ..errors import UsageError
 from ..messages import echo
 from ..version import __version__
 
@@ -100,4 +98,5 @@ def _exit_code(error: BaseException) -> int:
         return error.code if isinstance(error.code, int) else 1
     if isinstance(error, KeyboardInterrupt):
         return _INTERRUPTED
-    return error.exit_code if isinstance(error, PostrunError | click.ClickException) else 1
+    code = getattr(error, "exit_code", 1)  # of PostrunError and of the command line's own errors
+    return code if isinstance(code, int) else 1

@@ -194,7 +194,8 @@ def test_the_allow_list_names_options() -> None:
 def ignored(*command: str | Path) -> str:
     """Return the note about a file with ``custom-rule``; the input is unusable."""
     done = postrun(*command)
-    assert done.exit_code == 4, done.output
+    # A first night without runs succeeds.
+    assert done.exit_code == (0 if command[0] == "nightly" else 4), done.output
     assert "using" not in done.stderr
     assert not Path("PWNED").exists()
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("note:")]
