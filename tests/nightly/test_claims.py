@@ -200,6 +200,14 @@ def test_claims_of_a_dead_night_are_freed_and_those_of_a_living_one_given_up(out
         assert not night.take("living.json")
 
 
+def test_a_living_night_of_this_machine_is_not_waited_for(out: Objects) -> None:
+    with Claims(out) as living, Claims(out) as night:
+        assert living.take("c.json")
+        began = time.monotonic()
+        assert list(night.freed(["c.json"])) == []
+        assert time.monotonic() - began < 60  # a lease is 300 s
+
+
 class Careless(Folder):
     """A store that ignores conditions and answers that it wrote, as some S3 servers do."""
 

@@ -21,7 +21,7 @@ from postrun.ingest.object_store.open import open_objects
 from postrun.nightly import night as nights
 from postrun.nightly import places
 from postrun.nightly.claims import Claims
-from postrun.nightly.model import FoundRun, ReportOptions, Row, Task
+from postrun.nightly.model import CustomRule, FoundRun, ReportOptions, Row, Task
 from postrun.nightly.night import Night, Wanted
 from postrun.version import REPORT, __version__
 
@@ -370,6 +370,18 @@ def test_another_version_redoes_reports_only_if_asked(source: Path, out: Objects
     assert {run: why for run, why in whys(night).items() if why != "unchanged"} == {"run2": "failed before"}
     night = nights.plan(open_objects(source), out, wanted(source, out, redo=True), known(out))
     assert {why for run, why in whys(night).items() if run != "run2"} == {"earlier version"}
+    out.write(places.done("run3"), nights.marker(replace(known(out)["run3"], folder=None, written=())))  # pruned
+    night = nights.plan(open_objects(source), out, wanted(source, out, redo=True), known(out))
+    assert whys(night)["run3"] == "unchanged"
+
+
+def test_the_place_of_a_rule_file_changes_no_report() -> None:
+    rule = (CustomRule("Found", (), b"class Found: pass"),)
+    first, second, third = (
+        places.options_digest(ReportOptions(custom_rules=rules, custom_files=files))
+        for rules, files in ((rule, ("/a/own.py",)), (rule, ("/b/own.py",)), ((replace(rule[0], code=b"pass"),), ("/a/own.py",)))
+    )
+    assert first == second != third
 
 
 def test_reports_of_another_version_have_a_folder_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:

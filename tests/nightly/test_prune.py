@@ -51,6 +51,7 @@ def test_age_number_and_size(out: Objects) -> None:
     assert chosen(out, rows, before_ns=3 * DAY) == ({"gpt-1": 200, "gpt-2": 200, "bert-1": 200}, ())
     assert chosen(out, rows, keep=3) == ({"gpt-1": 200, "gpt-2": 200}, ())
     assert chosen(out, rows, most_bytes=850) == ({"gpt-1": 200, "bert-1": 200}, ())
+    assert chosen(out, rows[::-1], most_bytes=850) == ({"gpt-1": 200, "bert-1": 200}, ())  # the oldest, in any order of the rows
     assert chosen(out, rows, most_bytes=1200) == ({}, ())
     assert chosen(out, rows, before_ns=2 * DAY, most_bytes=850) == ({"gpt-1": 200, "bert-1": 200}, ())
     assert chosen(out, rows, gone=frozenset({"gpt-4"})) == ({"gpt-4": 200}, ())
@@ -60,6 +61,7 @@ def test_superseded_versions_go_and_the_newest_stays(out: Objects) -> None:
     rows = [put(out, "a", 1, versions=3), put(out, "b", 2)]
     assert chosen(out, rows, superseded=True) == ({"a": 200}, ())
     assert chosen(out, rows, superseded=True, most_bytes=300) == ({"a": 400}, ())
+    assert chosen(out, rows, superseded=True, most_bytes=150) == ({"a": 400, "b": 200}, ())
     known = {row.id: row for row in rows}
     planned = plan(known, reports_of(out.list("runs/"), known), Policy(superseded=True))
     assert [one.row.id for one in remove(out, planned.removals)] == ["a"]
