@@ -214,7 +214,7 @@ def _dead(pid: Any, began: Any) -> bool:
 def _began(pid: int) -> str | None:
     """Return an id of the start of a process: of its boot, and the ticks since.
 
-    None if the system does not tell."""
+    None if the system does not provide them."""
     try:
         stat, boot = Path(f"/proc/{pid}/stat").read_text(), Path("/proc/sys/kernel/random/boot_id").read_text()
     except OSError:

@@ -72,6 +72,6 @@ def with_limits(texts: Sequence[str], step_limit: float) -> tuple[Metric, ...]:
             limits[key] = -1.0
         if (limit := limits[key]) is not None and not 0 <= limit <= _MOST:
             unit = "percentage points" if known[key].points else "percent"
-            raise UsageError(f"{text!r}: {value!r} is no limit; write a number of {unit}, or off")
+            raise UsageError(f"{text!r}: {value!r} is not a limit; write a number of {unit}, or off")
     chosen = (replace(metric, limit=limit) for metric in METRICS if (limit := limits.get(metric.key, metric.limit)) is not None)
     return tuple(chosen)

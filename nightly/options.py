@@ -29,7 +29,7 @@ def validity(text: str) -> int:
     match = re.fullmatch(r"\s*(\d{1,4})\s*([mhd])\s*", text)
     seconds = int(match[1]) * _SECONDS[match[2]] if match else 0
     if not 60 <= seconds <= _LONGEST_LINK_S:
-        raise UsageError(f"{text!r} is no time that a link can be valid; write it like 12h or 7d, which is the longest")
+        raise UsageError(f"{text!r} is not a valid lifetime of a link; write it like 12h or 7d, the longest")
     return seconds
 
 

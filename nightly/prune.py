@@ -7,7 +7,7 @@ Only a run that is also gone at the source is forgotten.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -156,7 +156,7 @@ def _named(present: Sequence[Row], policy: Policy, patterns: Sequence[re.Pattern
     return reasons
 
 
-def remove(out: Objects, removals: Iterable[Removal], tell: Callable[[Removal], None] | None = None) -> Iterator[Removal]:
+def remove(out: Objects, removals: Iterable[Removal]) -> Iterator[Removal]:
     """Remove files; yield what was removed.
 
     A run that another night works on, or has reported again, is left alone."""
@@ -168,8 +168,6 @@ def remove(out: Objects, removals: Iterable[Removal], tell: Callable[[Removal], 
             try:
                 if read_row(out, row.id) != row:
                     continue
-                if tell is not None:
-                    tell(removal)
                 if removal.complete and not removal.forget:
                     # First the marker: a removal that ends in between leaves files that --superseded finds.
                     rest = replace(row, folder=None, written=(), warnings=(*row.warnings, PRUNED))

@@ -127,13 +127,13 @@ def _parsed(path: Path) -> configparser.ConfigParser:
             parser.read_file(file)
     except PermissionError:
         raise ObjectStoreError(
-            f"{path}: no permission to read it; mend its rights, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+            f"{path}: no permission to read it; correct its permissions, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
         ) from None
     except OSError:
         pass
     except (configparser.Error, UnicodeDecodeError):
         # The parser's message contains the line, which may be a secret.
-        raise ObjectStoreError(f"{path}: not written as [profile] and name = value; mend it") from None
+        raise ObjectStoreError(f"{path}: not written as [profile] and name = value; correct it") from None
     return parser
 
 

@@ -10,9 +10,14 @@ import pytest
 import small_runs as small
 from postrun.errors import UsageError
 from postrun.ingest.object_store.open import open_objects
-from postrun.nightly import addresses, places, work
+from postrun.nightly import addresses, notify, places, work
 from postrun.nightly.addresses import Addresses
+from postrun.nightly.index import Book
 from postrun.nightly.model import Row
+from postrun.nightly.night import marker
+from postrun.tickets.mail import Mailer
+from postrun.tickets.settings import Settings
+from postrun.tickets.tracker import Outcome
 
 
 def row(run_id: str, **more: Any) -> Row:
@@ -85,3 +90,25 @@ def test_latest_has_the_newest_report_and_older_ones_stay(tmp_path: Path) -> Non
     assert (latest / "report.json").read_bytes() == (out / second.folder / "report.json").read_bytes()
     assert sorted(path.name for path in latest.rglob("*") if path.is_file()) == ["done.json", "report.json"]
     assert json.loads((out / places.done("job")).read_text())["folder"] == second.folder
+
+
+def test_the_index_has_the_address_of_each_report(tmp_path: Path) -> None:
+    """Programs get the address that stays, the page that of a version."""
+    out = open_objects(tmp_path)
+    for run in (row("a b", written=("report.html",)), row("bad", state="failed", folder=None)):
+        out.write(places.done(run.id), marker(run))
+    book = Book(base_url="https://x.org/open?file={path}")
+    book.write(out, book.known(out))
+    runs = {run["id"]: run.get("url") for run in json.loads(out.read("index.json"))["runs"]}
+    assert runs == {"a b": "https://x.org/open?file=runs/a%20b/latest/report.html", "bad": None}
+    assert 'href="https://x.org/open?file=runs/a%20b/1-2/report.html"' in out.read("index.html").decode()
+
+
+def test_a_mail_of_a_night_has_the_title_of_its_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    titles = []
+    monkeypatch.setattr(Mailer, "deliver", lambda self, message, files: titles.append(message.title) or Outcome("sent"))
+    rules = notify.rules({"rule": [{"name": "r", "to": "mailto:a@x.org", "failed": True, "title": "{family}: {reason}"}]}, "rules.toml")
+    (action,) = notify.actions(rules, [row("gpt-1", state="failed", reason="the file is cut")], ())
+    settings = Settings({"POSTRUN_MAIL_HOST": "localhost"})
+    notify.send(action, lambda path: b"", settings=settings)
+    assert titles == ["gpt: there is no report: the file is cut"]
