@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..errors import InputError, UsageError
 from ..ingest.object_store.objects import MOST_LEFT_OUT
+from ..ingest.object_store.urls import is_url
 from ..messages import echo_line
 from ..nightly import options as words
 from .nightly import FAMILY
@@ -49,8 +51,13 @@ def nightly_prune(out: str, as_json: bool, **options: Any) -> None:
 
     if not any(options[name] for name in ("older_than", "keep", "gone_from", "most", "superseded")):
         raise UsageError("nothing is named; give --older-than, --keep, --gone-from, --most or --superseded")
+    if not is_url(out) and not Path(out).exists():
+        raise InputError(f"{out}: no such folder; check the path")
     output = open_objects(out, links=False, side="out")
-    rows = Book().known(output)
+    book = Book()
+    rows = book.known(output)
+    for line in book.refused:
+        echo_line(f"note: {line}", err=True)
     policy = pruning.Policy(
         options["older_than"],
         options["keep"],

@@ -167,3 +167,13 @@ def test_nothing_is_removed_through_a_link(tmp_path: Path, out: Objects) -> None
     call(tmp_path / "out", "--superseded", "--older-than", "2026-01-01", "--delete")
     assert (tmp_path / "elsewhere" / "file").exists()
     assert not (tmp_path / "out" / "runs" / "a" / "latest" / "report.html").exists()
+
+
+def test_a_wrong_place_and_damaged_markers_are_reported(tmp_path: Path, out: Objects) -> None:
+    absent = CliRunner().invoke(main, ["nightly", "prune", str(tmp_path / "absent"), "--keep", "1"])
+    assert (absent.exit_code, "no such folder" in absent.stderr) == (4, True)
+    put(out, "a", 1)
+    out.write(places.done("b"), b"{")
+    done = call(tmp_path / "out", "--older-than", "2026-01-01")
+    assert "runs/b/done.json: not as postrun nightly writes it" in done.stderr
+    assert "1 run would be removed" in done.stdout
