@@ -17,7 +17,7 @@ from .. import modes, option_values
 from ..errors import InputError, UsageError
 from ..messages import echo, echo_line
 from ..nightly import options as words
-from .parts import CONFIG, FILE_SETTINGS, VERBOSITY, Listed, Number, option, parsed, print_json, progress_line, with_options
+from .parts import CONFIG, FILE_SETTINGS, VERBOSITY, Listed, Number, bad_parameter, option, parsed, print_json, progress_line, with_options
 from .report_options import (
     CHOICE_OF_RULES,
     CUSTOM_RULES,
@@ -372,9 +372,11 @@ def _parts(options: dict[str, Any], look: Look) -> Parts:
     from ..nightly.metrics import with_limits
     from ..nightly.work import report_run
 
+    with bad_parameter(option="--regression"):
+        metrics = with_limits(options["regressions"], options["regression_threshold"])
     settings = Settings(
         patterns=options["families"],
-        metrics=with_limits(options["regressions"], options["regression_threshold"]),
+        metrics=metrics,
         baseline=options["baseline"],
         deviations=options["regression_deviations"],
         history=options["regression_history"],

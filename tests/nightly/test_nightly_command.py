@@ -177,6 +177,7 @@ def test_a_first_night_without_a_run_is_no_failure(tmp_path: Path) -> None:
         (("SOURCE", "--out", "OUT", "--since", "yesterday"), 2, "2026-11-20"),
         (("SOURCE", "--out", "OUT", "--memory", "lots"), 2, "write it like 600MB"),
         (("SOURCE", "--out", "OUT", "--memory", "0MiB"), 2, "no report is made in 0MiB"),
+        (("SOURCE", "--out", "OUT", "--regression", "gpu-busy=1e999"), 2, "'--regression': 'gpu-busy=1e999'"),
         (("SOURCE", "--out", "OUT", "--engine", "spark"), 2, "accepted: none, processes, dask"),
         (("SOURCE", "--out", "OUT", "--fail-on", "nothing"), 2, ", error, regression"),
         (("SOURCE", "--out", "OUT", "--rules", "NoSuchRule"), 2, "NoSuchRule"),
