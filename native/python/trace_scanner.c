@@ -1,6 +1,8 @@
 /* trace_scanner.c - the Python type of the scanner (src/scan), used by ingest/chrome_trace/scan.py. */
 #include "trace_scanner.h"
 
+#include <string.h>
+
 #include "scan/trace_scan.h"
 
 typedef struct {

@@ -9,7 +9,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from builds import MakeEnvironment, pip, run
+from builds import MakeEnvironment, build_wheel, pip, run
 
 IMPORT_EVERYTHING = """
 import json, postrun, postrun.cli, postrun.errors, postrun.ingest, postrun.analysis, postrun.report_templates
@@ -110,6 +110,12 @@ def test_the_library_exports_only_its_public_names(wheel: Path, tmp_path: Path) 
     with zipfile.ZipFile(wheel) as archive:
         header = archive.read("postrun/native/include/postrun.h").decode()
     assert set(exported) == set(re.findall(r"^POSTRUN_API .*?\b(\w+)\(", header, re.MULTILINE))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("clang") is None, reason="no clang (apt-get install clang)")
+def test_clang_builds_it_without_a_warning(unpacked: Path, tmp_path: Path) -> None:
+    assert build_wheel(unpacked, tmp_path, CC="clang", CFLAGS="-Werror").name.endswith(".whl")
 
 
 def test_the_same_source_gives_the_same_bytes(wheel: Path, rebuilt: tuple[Path, Path]) -> None:

@@ -37,7 +37,14 @@ static uint32_t crc_by_table(uint32_t crc, const uint8_t *at, size_t length) {
 #if defined(__x86_64__)
 #include <nmmintrin.h>
 
-__attribute__((target("sse4.2"))) static uint32_t crc_by_instruction(uint32_t crc, const uint8_t *at, size_t length) {
+// Since version 14, clang has a feature of its own for this instruction. GCC and older clang have it in SSE 4.2.
+#if defined(__clang__) && __clang_major__ >= 14
+#define CRC_TARGET __attribute__((target("sse4.2,crc32")))
+#else
+#define CRC_TARGET __attribute__((target("sse4.2")))
+#endif
+
+CRC_TARGET static uint32_t crc_by_instruction(uint32_t crc, const uint8_t *at, size_t length) {
     uint64_t wide = crc;
     for (; length >= 8; at += 8, length -= 8) {
         uint64_t word;
