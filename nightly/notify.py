@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from ..analysis.rules.engine.catalogue import PROFILER_REPORT
 from ..analysis.toolkit.wording import plural
 from ..errors import InputError, UsageError
 from ..report_templates.text.markdown import parted
@@ -209,7 +210,8 @@ def _reasons(rule: Rule, run: _Run) -> tuple[str, ...]:
         reasons.append(f"there is no report: {row.reason or 'no reason is known'}")
     issues = [name for name, verdict in row.verdicts.items() if verdict == "IssuesFound"]
     wanted = {name.lower() for name in rule.verdicts}
-    if named := [name for name in issues if "any" in wanted or name.lower() in wanted]:
+    of_any = {name for name in issues if name != PROFILER_REPORT} if "any" in wanted else set()
+    if named := [name for name in issues if name in of_any or name.lower() in wanted]:
         reasons.append(f"issues found by {', '.join(named)}")
     return tuple(reasons)
 

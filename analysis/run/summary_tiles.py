@@ -249,7 +249,8 @@ def _data_loading(data: SummaryData) -> Tile:
             ranges = f"ranges named so took {wording.duration(named_ns)}"
             return _unknown(key, label, f"no data-loader events; {ranges}", anchor)
         return _unknown(key, label, "no part of a step named as data loading" if annotated else "no data-loader events recorded", anchor)
-    detail = f"of the mean step, {wording.duration(loading.waited_ns / loading.steps)}{loading_basis(steps)}"
+    window = " in the profile window" if data.span_ns and not any(part.annotated for part in steps.parts) else ""
+    detail = f"of the mean step, {wording.duration(loading.waited_ns / loading.steps)}{loading_basis(steps) or window}"
     return Tile(key, label, brief_percent(loading.percent), detail, anchor, loading.percent)
 
 

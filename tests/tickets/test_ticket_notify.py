@@ -80,6 +80,12 @@ def test_rules_choose_runs(table: dict[str, Any], expected: list[str]) -> None:
     assert names(rules_from(**table), ROWS, [Worse("jobs/gpt-2", "gpt", "steps take 12% longer")]) == expected
 
 
+def test_the_rule_that_counts_issues_is_none_of_any() -> None:
+    run = row("gpt-1", verdicts={"ProfilerReport": "IssuesFound", "IOBottleneck": "IssuesFound"})
+    lines = {wanted: notify.actions(rules_from(verdicts=wanted), [run], ())[0].message.lines for wanted in ("any", "ProfilerReport")}
+    assert lines == {"any": ("issues found by IOBottleneck",), "ProfilerReport": ("issues found by ProfilerReport",)}
+
+
 def test_failed_runs_are_told_with_their_reason() -> None:
     bad = row("gpt-3", state="failed", reason="the file is cut", verdicts={}, folder=None, written=(), headline=None)
     (action,) = notify.actions(rules_from(failed=True), [*ROWS, bad], ())

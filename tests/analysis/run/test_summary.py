@@ -155,7 +155,7 @@ def test_the_page_of_a_run_with_everything() -> None:
         ("gpu_utilization", whole_percent(55), "mean of the samples over 2 ns of samples"),
         ("step_time", "178 ms", "median of 3 steps, step to step, GPU time 174 ms"),
         ("exposed_communication", whole_percent(10.5), "of GPU time in the profile window"),
-        ("data_loading", percent(3.4), "of the mean step, 6.00 ms"),
+        ("data_loading", percent(3.4), "of the mean step, 6.00 ms in the profile window"),
     ]
     assert result.warnings == ()
 
