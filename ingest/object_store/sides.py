@@ -18,6 +18,7 @@ Side = Literal["source", "out"]
 
 PREFIXES: Final[dict[Side, str]] = {"source": "POSTRUN_SOURCE_", "out": "POSTRUN_OUT_"}
 _NAME: Final = re.compile(r"\b(?:AWS|GOOGLE|AZURE)_[A-Z0-9_]+")
+_MENTIONED: Final = re.compile(rf"{_NAME.pattern}|\b(?:AWS|GOOGLE|AZURE)_\*")
 AWS_KEYS: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 _GROUPS: Final = tuple(
     map(
@@ -47,7 +48,9 @@ class Environment:
 
     def named(self, text: str) -> str:
         """Return a message with the prefixes of the variables that it names."""
-        return _NAME.sub(lambda match: self.prefix + match[0] if match[0] in self.replaced else match[0], text)
+        families = {f"{name.partition('_')[0]}_*" for name in self.replaced}
+        named = self.replaced | families
+        return _MENTIONED.sub(lambda match: self.prefix + match[0] if match[0] in named else match[0], text)
 
     def config(self, family: str) -> dict[str, str]:
         """Return the side's variables as settings of obstore.

@@ -76,6 +76,12 @@ def test_messages_name_the_variables_of_the_side(monkeypatch: pytest.MonkeyPatch
             open_objects("s3://bucket", side="out")
 
 
+def test_wrong_settings_are_those_of_the_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    clean_environment(monkeypatch, {"POSTRUN_OUT_GOOGLE_SERVICE_ACCOUNT_KEY": "{hidden"})
+    with pytest.raises(ObjectStoreError, match=r"check the environment variables POSTRUN_OUT_GOOGLE_\*$"):
+        connect(parse("gs://bucket/x"), "out")
+
+
 def test_a_connection_shows_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     clean_environment(monkeypatch, {**NO_FILES, **OUT})
     assert "secret-9f2c" not in repr(connect(parse("s3://bucket/x"), "out"))
