@@ -63,27 +63,27 @@ def change_points(runs: pl.DataFrame, metric: Metric, series: Sequence[str]) -> 
         .agg(pl.col("id", "at_ns", "ended_ns", "value").tail(NEWEST))
         .filter(pl.col("value").list.len() >= FEWEST)
     )
-    found: list[ChangePoint] = []
+    changes: list[ChangePoint] = []
     for chunk in grouped.iter_slices(_CHUNK):
         for number, starts in _levels(_matrix(chunk["value"]), metric):
-            found += _described(chunk.row(number, named=True), starts, metric)
-    return found
+            changes += _described(chunk.row(number, named=True), starts, metric)
+    return changes
 
 
 def _described(row: dict[str, Any], starts: Sequence[int], metric: Metric) -> Iterator[ChangePoint]:
-    """Yield the changes that are large enough; levels with a smaller change are joined.
+    """Yield the changes that are large enough.
 
-    ``starts``: of all levels but the first."""
+    Levels with a smaller change are joined. ``starts``: of all levels except the first."""
     borders = [0, *starts, len(row["value"])]
     while len(borders) > 2:
         levels = [statistics.median(row["value"][begin:end]) for begin, end in pairwise(borders)]
-        changes = [metric.change(*pair) for pair in pairwise(levels)]
-        least = min(range(len(changes)), key=lambda number: abs(changes[number]))
-        if abs(changes[least]) > _SHARE_OF_LIMIT * metric.limit:
+        differences = [metric.change(*pair) for pair in pairwise(levels)]
+        least = min(range(len(differences)), key=lambda number: abs(differences[number]))
+        if abs(differences[least]) > _SHARE_OF_LIMIT * metric.limit:
             break
         del borders[least + 1]
     for number, (begin, start, end) in enumerate(zip(borders, borders[1:], borders[2:], strict=False)):
-        change = changes[number]
+        change = differences[number]
         yield ChangePoint(
             row["family"], metric.key, row["id"][start], row["at_ns"][start], row["ended_ns"][start], levels[number], levels[number + 1],
             change, (change > 0) == metric.more_is_worse, start - begin, end - start, end == len(row["value"]),

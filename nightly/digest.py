@@ -28,7 +28,7 @@ _MOST_PRICE: Final = 1e12  # as --price-per-gpu-hour accepts
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job of the period. ``causes``: its GPU-ns, which add up to ``allocated_ns``. ``shown``: the causes that its recording shows.
+    """A job of the period. ``causes``: its GPU-ns, which add up to ``allocated_ns``. ``visible``: the causes that its recording shows.
     ``sampled_ns``, ``inactive_ns``: with samples of the utilization, and without activity. ``price``: of a GPU-hour, with its currency."""
 
     row: Row
@@ -36,7 +36,7 @@ class Job:
     label: str | None
     allocated_ns: int
     causes: Mapping[str, int]
-    shown: frozenset[str]
+    visible: frozenset[str]
     sampled_ns: int = 0
     inactive_ns: int = 0
     price: tuple[float, str] | None = None
@@ -48,14 +48,14 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Hours:
-    """GPU-hours of some jobs, in GPU-ns. ``name``: of the group; None for jobs without the label. ``shown``: by cause, the time of the jobs
-    whose recording shows it. ``costs``: by currency and cause. ``priced_ns``: the time that has a price."""
+    """GPU-hours of some jobs, in GPU-ns. ``name``: of the group; None for jobs without the label. ``visible``: by cause, the time of the
+    jobs whose recording shows it. ``costs``: by currency and cause. ``priced_ns``: the time that has a price."""
 
     name: str | None
     jobs: int
     allocated_ns: int
     causes: Mapping[str, int]
-    shown: Mapping[str, int]
+    visible: Mapping[str, int]
     sampled_ns: int
     inactive_ns: int
     costs: Mapping[str, Mapping[str, float]]
@@ -89,7 +89,7 @@ class Hours:
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """The data of the digest. ``jobs``: with known GPU-hours, those with the most first. ``unmeasured``: number of reported jobs whose
+    """The data of the digest. ``jobs``: with known GPU-hours, the largest first. ``unmeasured``: number of reported jobs whose
     GPU-hours are unknown. ``failed``: number of runs without a report. ``before``: the period before. ``groups``, ``families``: the largest
     first. ``links``: id of a run -> its row, of all runs that are named."""
 
@@ -192,7 +192,7 @@ def hours(name: str | None, jobs: Sequence[Job]) -> Hours:
         jobs=len(jobs),
         allocated_ns=sum(job.allocated_ns for job in jobs),
         causes={cause: sum(job.causes.get(cause, 0) for job in jobs) for cause in CAUSES},
-        shown={cause: sum(job.allocated_ns for job in jobs if cause in job.shown) for cause in CAUSES},
+        visible={cause: sum(job.allocated_ns for job in jobs if cause in job.visible) for cause in CAUSES},
         sampled_ns=sum(job.sampled_ns for job in jobs),
         inactive_ns=sum(job.inactive_ns for job in jobs),
         costs={
@@ -225,7 +225,7 @@ def joined(name: str, groups: Sequence[Hours]) -> Hours:
         jobs=sum(group.jobs for group in groups),
         allocated_ns=sum(group.allocated_ns for group in groups),
         causes={cause: sum(group.causes[cause] for group in groups) for cause in CAUSES},
-        shown={cause: sum(group.shown[cause] for group in groups) for cause in CAUSES},
+        visible={cause: sum(group.visible[cause] for group in groups) for cause in CAUSES},
         sampled_ns=sum(group.sampled_ns for group in groups),
         inactive_ns=sum(group.inactive_ns for group in groups),
         costs={
@@ -237,9 +237,9 @@ def joined(name: str, groups: Sequence[Hours]) -> Hours:
 
 
 def _worse(rows: Sequence[Row], named: Mapping[str, str], settings: Settings, period: Period) -> tuple[list[Finding], list[ChangePoint]]:
-    """Return the regressions, the largest of each family and figure, and the changes of levels.
+    """Return the largest regression of each family and figure, and the changed levels.
 
-    A family whose level changed has no regressions of this figure besides."""
+    A figure of a family whose level changed has no regressions."""
     import polars as pl
 
     from . import table
@@ -249,9 +249,9 @@ def _worse(rows: Sequence[Row], named: Mapping[str, str], settings: Settings, pe
     frame = table.frame(rows, family=pl.Series([table.valid(named[row.id]) for row in rows], dtype=pl.String))
     findings, changes = changes_between(frame, settings, period.since_ns, period.until_ns)
     changes.sort(key=lambda one: (-abs(one.change_percent), one.family, one.metric))
-    told = {(change.family, change.metric) for change in changes}
+    listed = {(change.family, change.metric) for change in changes}
     largest: dict[tuple[str, str | None], Finding] = {}
     for finding in sorted(findings, key=lambda one: (-abs(one.change_percent or 0), one.family, one.id)):
-        if (finding.family, finding.metric) not in told:
+        if (finding.family, finding.metric) not in listed:
             largest.setdefault((finding.family, finding.metric), finding)
     return list(largest.values()), changes

@@ -18,7 +18,7 @@ from .digest_page import digest_page, link
 
 HTML, JSON, MARKDOWN = FILES = ("digest.html", "digest.json", "digest.md")
 LAYOUT: Final = "postrun.digest/1"
-_MOST_JOBS: Final = 10_000
+_MOST: Final = 10_000  # jobs, groups or families in digest.json
 _MOST_ROWS: Final = 12  # of a table in Markdown
 _NAME: Final = 32  # characters of a name there
 _MOST_LINES: Final = 5
@@ -51,10 +51,12 @@ def data(digest: Digest, installed: str) -> dict[str, Any]:
         "without_gpu_hours": digest.unmeasured,
         "without_report": digest.failed,
         "by": digest.by,
-        "groups": [{"name": group.name, **_hours(group)} for group in digest.groups],
-        "families": [{"name": group.name, **_hours(group)} for group in digest.families],
+        "groups_total": len(digest.groups),
+        "groups": [{"name": group.name, **_hours(group)} for group in digest.groups[:_MOST]],
+        "families_total": len(digest.families),
+        "families": [{"name": group.name, **_hours(group)} for group in digest.families[:_MOST]],
         "jobs_total": len(digest.jobs),
-        "jobs": [_job(digest, job) for job in digest.jobs[:_MOST_JOBS]],
+        "jobs": [_job(digest, job) for job in digest.jobs[:_MOST]],
         "change_points": [asdict(change) for change in digest.changes],
         "regressions": [asdict(finding) for finding in digest.regressions],
     }
@@ -65,7 +67,7 @@ def _hours(group: Hours) -> dict[str, Any]:
         "jobs": group.jobs,
         "allocated_ns": group.allocated_ns,
         "causes_ns": dict(group.causes),
-        "visible_ns": {cause: time for cause, time in group.shown.items() if cause != NO_CAUSE},
+        "visible_ns": {cause: time for cause, time in group.visible.items() if cause != NO_CAUSE},
         "lost_ns": group.lost_ns,
         "sampled_ns": group.sampled_ns,
         "inactive_ns": group.inactive_ns,
@@ -75,7 +77,7 @@ def _hours(group: Hours) -> dict[str, Any]:
 
 
 def _job(digest: Digest, job: Job) -> dict[str, Any]:
-    found: Mapping[str, Any] = {
+    values: Mapping[str, Any] = {
         "id": job.row.id,
         "family": job.family,
         "label": job.label,
@@ -86,7 +88,7 @@ def _job(digest: Digest, job: Job) -> dict[str, Any]:
         "inactive_ns": job.inactive_ns,
         "report": link(digest, job.row),
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 # -- Markdown --------------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ..analysis.report.run import Tile
-from ..analysis.run.goodput import HOUR_NS
+from ..analysis.run import goodput
 from ..report_templates.sections.job_statistics import GOODPUT_PARTS
 from ..report_templates.text.formats import UNKNOWN, capitalized, clip, count, glued, percent, percent_of, plural, signed_percent
 from .change_points import ChangePoint
@@ -20,6 +20,12 @@ from .metrics import METRICS
 
 LABELS: Final = {**{name: label for name, (label, _) in GOODPUT_PARTS.items()}, NO_CAUSE: "Unknown"}
 COLORS: Final = {**{name: color for name, (_, color) in GOODPUT_PARTS.items()}, NO_CAUSE: "idle"}
+_LOSSES: Final = {
+    goodput.CHECKPOINT: "checkpoints",
+    goodput.RESTART: "restart gaps",
+    goodput.BETWEEN: "the time between steps",
+    goodput.TAIL: "the time after the last step",
+}
 _MOST_GROUPS: Final = 25  # rows of a table; the last one has the rest
 _MOST_JOBS: Final = 10
 _MOST_CHANGES: Final = 25
@@ -37,7 +43,7 @@ class Numbers:
 
     def of_hours(self, times: Sequence[int]) -> list[str]:
         """Write GPU-ns as GPU-hours, which add up to the rounded sum."""
-        return _column(times, HOUR_NS, self.hours)
+        return _column(times, goodput.HOUR_NS, self.hours)
 
     def of_money(self, costs: Sequence[float]) -> list[str]:
         """Write costs, which add up to the rounded sum."""
@@ -55,7 +61,7 @@ def _column(values: Sequence[int], unit: int, digits: int) -> list[str]:
 
 def numbers(digest: Digest) -> Numbers:
     """Choose the decimals by the sums."""
-    total_hours, cost = digest.total.allocated_ns / HOUR_NS, digest.total.cost() or 0.0
+    total_hours, cost = digest.total.allocated_ns / goodput.HOUR_NS, digest.total.cost() or 0.0
     return Numbers(next((digits for below, digits in _DIGITS if total_hours < below), 0), 2 if cost < 1000 else 0)
 
 
@@ -79,7 +85,7 @@ def headline(digest: Digest) -> str:
         return text
     where = _mostly(digest, cause, lost)
     share = percent(100 * lost / total.known_ns)
-    return f"{text} The largest loss is {LABELS[cause].lower()}: {glued_hours(digest, lost)} ({share}{where})."
+    return f"{text} The largest loss is {_LOSSES.get(cause) or LABELS[cause].lower()}: {glued_hours(digest, lost)} ({share}{where})."
 
 
 def _mostly(digest: Digest, cause: str, lost: int) -> str:
@@ -93,7 +99,7 @@ def _mostly(digest: Digest, cause: str, lost: int) -> str:
 
 def glued_hours(digest: Digest, time: int) -> str:
     """Write GPU-hours in a sentence; from 100, without decimals."""
-    number = f"{round(time / HOUR_NS):,}" if time >= 100 * HOUR_NS else numbers(digest).total(time)
+    number = f"{round(time / goodput.HOUR_NS):,}" if time >= 100 * goodput.HOUR_NS else numbers(digest).total(time)
     return f"{number}\u00a0GPU-hours"
 
 
@@ -102,11 +108,11 @@ def name_of(group: Hours, by: str) -> str:
 
 
 def tiles(digest: Digest) -> list[Tile]:
-    total, before, shown = digest.total, digest.before, numbers(digest)
+    total, before, rounded = digest.total, digest.before, numbers(digest)
     change = "none in the period before"
     if before.allocated_ns:
         change = f"{signed_percent(100 * (total.allocated_ns - before.allocated_ns) / before.allocated_ns)} against the period before"
-    rows = [Tile("gpu-hours", "GPU-hours", shown.total(total.allocated_ns), change, "causes")]
+    rows = [Tile("gpu-hours", "GPU-hours", rounded.total(total.allocated_ns), change, "causes")]
     earlier = percent_of(before.productive_ns, before.known_ns)
     rows.append(
         Tile(
@@ -115,14 +121,14 @@ def tiles(digest: Digest) -> list[Tile]:
         )
     )  # fmt: skip
     share = percent(percent_of(total.lost_ns, total.known_ns))
-    rows.append(Tile("lost", "lost", shown.total(total.lost_ns), f"GPU-hours; {share} of known", "lost"))
-    idle = shown.total(total.inactive_ns) if total.sampled_ns else UNKNOWN
-    detail = f"of {shown.total(total.sampled_ns)} sampled GPU-hours" if total.sampled_ns else "no utilization was sampled"
+    rows.append(Tile("lost", "lost", rounded.total(total.lost_ns), f"GPU-hours; {share} of known", "lost"))
+    idle = rounded.total(total.inactive_ns) if total.sampled_ns else UNKNOWN
+    detail = f"of {rounded.total(total.sampled_ns)} sampled GPU-hours" if total.sampled_ns else "no utilization was sampled"
     rows.append(Tile("inactive", "allocated, no activity", idle, detail, "inactive"))
     for currency in total.costs:
         cost = sum(total.costs[currency].values())
-        part = "" if total.priced_ns == total.allocated_ns else f" for {percent(100 * total.priced_ns / total.allocated_ns)} of GPU-hours"
-        rows.append(Tile("cost", "cost", f"{shown.of_money([cost])[0]}\u00a0{currency}", f"GPU-hours × price{part}", "causes"))
+        part = "" if _all_priced(digest) else f" for {percent(100 * total.priced_ns / total.allocated_ns)} of GPU-hours"
+        rows.append(Tile("cost", "cost", f"{rounded.of_money([cost])[0]}\u00a0{currency}", f"GPU-hours × price{part}", "causes"))
     without = [plural(digest.failed, "run") + " without a report"] * bool(digest.failed)
     without += [f"{count(digest.unmeasured)} without GPU-hours"] * bool(digest.unmeasured)
     rows.append(Tile("jobs", "jobs", count(total.jobs + digest.unmeasured), ", ".join(without) or "ended in this period", "groups"))
@@ -145,6 +151,8 @@ def notes(digest: Digest) -> list[str]:
         )
     if len(digest.total.costs) > 1:
         texts.append("The prices have several currencies, so the tables have no costs.")
+    elif digest.total.costs and not _all_priced(digest):
+        texts.append(f"The costs are those of {glued_hours(digest, digest.total.priced_ns)}; the other jobs have no price.")
     return texts
 
 
@@ -153,14 +161,14 @@ def notes(digest: Digest) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """A row by cause. ``share``: of all GPU-hours, in percent. ``shown``: share of the GPU-hours whose recordings show the cause."""
+    """A row by cause. ``share``: of all GPU-hours, in percent. ``visible``: share of the GPU-hours whose recordings show the cause."""
 
     key: str
     label: str
     color: str
     hours: str
     share: float
-    shown: str
+    visible: str
     cost: str
 
 
@@ -173,15 +181,24 @@ def causes(digest: Digest) -> list[Cause]:
     return [
         Cause(
             key, LABELS[key], COLORS[key], time, 100 * total.causes[key] / total.allocated_ns,
-            UNKNOWN if key == NO_CAUSE else percent(100 * total.shown[key] / total.allocated_ns), cost,
+            UNKNOWN if key == NO_CAUSE else percent(100 * total.visible[key] / total.allocated_ns), cost,
         )
         for key, time, cost in zip(keys, times, costs, strict=True)
     ]  # fmt: skip
 
 
 def _costs(digest: Digest, costs: Sequence[float | None]) -> list[str]:
-    known = [cost or 0.0 for cost in costs]
-    return numbers(digest).of_money(known) if digest.total.currency else [UNKNOWN] * len(known)
+    """Write costs that add up.
+
+    If not all jobs have a price, a cost of nothing is unknown."""
+    if digest.total.currency is None:
+        return [UNKNOWN] * len(costs)
+    texts = numbers(digest).of_money([cost or 0.0 for cost in costs])
+    return texts if _all_priced(digest) else [text if cost else UNKNOWN for text, cost in zip(texts, costs, strict=True)]
+
+
+def _all_priced(digest: Digest) -> bool:
+    return digest.total.priced_ns == digest.total.allocated_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,10 +228,10 @@ def groups(digest: Digest, some: Sequence[Hours], nouns: str) -> list[Group]:
         kept = _MOST_GROUPS - 1
         some = [*some[:kept], replace(joined("", some[kept:]), name=f"{count(len(some) - kept)} more {nouns}")]
     rows = [*some, replace(digest.total, name="Total")]
-    shown = numbers(digest)
+    rounded = numbers(digest)
     # The total is written by itself; the rows add up to it.
-    times = [*shown.of_hours([group.allocated_ns for group in some]), shown.total(digest.total.allocated_ns)]
-    idle = [*shown.of_hours([group.inactive_ns for group in some]), shown.total(digest.total.inactive_ns)]
+    times = [*rounded.of_hours([group.allocated_ns for group in some]), rounded.total(digest.total.allocated_ns)]
+    idle = [*rounded.of_hours([group.inactive_ns for group in some]), rounded.total(digest.total.inactive_ns)]
     costs = [*_costs(digest, [group.cost() for group in some]), *_costs(digest, [digest.total.cost()])]
     return [
         Group(
@@ -234,22 +251,27 @@ def groups(digest: Digest, some: Sequence[Hours], nouns: str) -> list[Group]:
 
 
 def most_lost(digest: Digest) -> list[tuple[Job, str, str, str, str]]:
-    """Return the jobs that lost the most: GPU-hours, lost ones, their share, and the largest cause."""
+    """Return the jobs that lost the most.
+
+    With each: its GPU-hours, the lost ones, their share, and the largest cause."""
     first = [job for job in sorted(digest.jobs, key=lambda job: (-job.lost_ns, job.row.id)) if job.lost_ns][:_MOST_JOBS]
-    shown, rows = numbers(digest), []
+    rounded, rows = numbers(digest), []
     for job in first:
         cause = max(LOST, key=lambda one: job.causes.get(one, 0))
         most = f"{LABELS[cause]}, {percent(100 * job.causes[cause] / job.lost_ns)}"
-        rows.append((job, shown.total(job.allocated_ns), shown.total(job.lost_ns), percent(100 * job.lost_ns / job.allocated_ns), most))
+        rows.append((job, rounded.total(job.allocated_ns), rounded.total(job.lost_ns), percent(100 * job.lost_ns / job.allocated_ns), most))
     return rows
 
 
 def most_inactive(digest: Digest) -> list[tuple[Job, str, str, str]]:
-    """Return the jobs with the most time without activity: sampled GPU-hours, those without activity, and their share."""
+    """Return the jobs that had no activity for the longest time.
+
+    With each: its sampled GPU-hours, those without activity, and their share."""
     first = [job for job in sorted(digest.jobs, key=lambda job: (-job.inactive_ns, job.row.id)) if job.inactive_ns][:_MOST_JOBS]
-    shown = numbers(digest)
+    rounded = numbers(digest)
     return [
-        (job, shown.total(job.sampled_ns), shown.total(job.inactive_ns), percent(100 * job.inactive_ns / job.sampled_ns)) for job in first
+        (job, rounded.total(job.sampled_ns), rounded.total(job.inactive_ns), percent(100 * job.inactive_ns / job.sampled_ns))
+        for job in first
     ]
 
 
@@ -266,9 +288,9 @@ def inactivity(digest: Digest) -> str:
 
 
 def worse(digest: Digest) -> tuple[list[tuple[str, str, str]], int]:
-    """Return what became worse: id of the run, family, text; and how many lines are left out.
+    """Return a line for each run since which figures are worse.
 
-    A run has one line."""
+    A line: id of the run, family, text. Also return how many lines are left out."""
     texts: dict[tuple[str, str], list[str]] = {}
     for change in digest.changes:
         texts.setdefault((change.id, change.family), []).append(_changed(digest, change))

@@ -6,14 +6,14 @@ columns are None.
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Final
 
 from ..analysis.report.model import Report
-from ..analysis.run.goodput import HOUR_NS
-from ..analysis.steps.step_time import main_steps
+from ..analysis.run.goodput import EVALUATION_PHASE, HOUR_NS
 
 LONGEST: Final = 2**63 - 1  # GPU-ns that a column of the index can have: 16,384 GPUs for 6 days
 _LONGEST_INTERVAL: Final = 2.0  # x the median distance of samples; a longer time after a sample was not sampled
@@ -47,10 +47,10 @@ def apportioned(total: int, weights: Sequence[int]) -> list[int]:
     """Divide ``total`` in proportion to ``weights``, by the largest remainder.
 
     The results add up to ``total``. Of equal remainders, the first counts. Without weights, all are 0."""
-    whole = sum(weights)
-    if not whole:
+    weight_sum = sum(weights)
+    if not weight_sum:
         return [0] * len(weights)
-    shares = [divmod(total * weight, whole) for weight in weights]
+    shares = [divmod(total * weight, weight_sum) for weight in weights]
     left = total - sum(share for share, _ in shares)
     first = sorted(range(len(shares)), key=lambda number: -shares[number][1])[:left]
     return [share + (number in first) for number, (share, _) in enumerate(shares)]
@@ -67,7 +67,7 @@ def _activity(report: Report, start: int, end: int, allocated: int) -> dict[str,
             for values in heat.values:
                 sampled += sum(length for length, value in zip(lengths, values, strict=True) if value is not None)
                 inactive += sum(length for length, value in zip(lengths, values, strict=True) if value is not None and value <= 0)
-    # Samples of more GPUs than the job used, as of a shared node, do not show which were allocated.
+    # Samples of more GPUs than the job used do not show which were allocated.
     return {"sampled_ns": sampled, "inactive_ns": inactive} if 0 < sampled <= allocated else {}
 
 
@@ -89,5 +89,11 @@ def _cost(report: Report, allocated: int) -> dict[str, Any]:
     amount, currency = price
     cost = allocated / HOUR_NS * amount
     known = report.goodput is not None and report.goodput.percent is not None and not report.steps.left_out
-    steps = len({(step.again, step.index) for step in main_steps(report.steps.steps)}) if known else 0
+    steps = _training_steps(report) if known else 0
     return {"price_per_gpu_hour": amount, "currency": currency, "cost": cost, "cost_per_step": cost / steps if steps else None}
+
+
+def _training_steps(report: Report) -> int:
+    """Count the training steps of the goodput, each once for all ranks and restarts."""
+    steps = [step for step in report.steps.steps if step.phase is not None] or report.steps.steps
+    return len({(step.again, step.index) for step in steps if not re.search(EVALUATION_PHASE, step.phase or "")})

@@ -37,26 +37,26 @@ def runs(*series: list[float]) -> pl.DataFrame:
     return pl.concat(parts)
 
 
-def found(values: list[float], metric: Metric = STEP) -> list[ChangePoint]:
+def changes_in(values: list[float], metric: Metric = STEP) -> list[ChangePoint]:
     return change_points(runs(values), metric, SERIES)
 
 
 def starts(values: list[float], metric: Metric = STEP) -> list[int]:
-    return [int(change.id.partition("/")[2]) for change in found(values, metric)]
+    return [int(change.id.partition("/")[2]) for change in changes_in(values, metric)]
 
 
 # -- on paper --------------------------------------------------------------------------------------------------------------
 
 
 def test_a_level_that_changed_once() -> None:
-    (change,) = found([100, 101, 99, 100, 102, 100, 115, 116, 114, 115])
+    (change,) = changes_in([100, 101, 99, 100, 102, 100, 115, 116, 114, 115])
     assert change == ChangePoint("family-0", "step", "0/6", 6, 7, 100.0, 115.0, 15.0, True, 6, 4, True)
-    (faster,) = found([115] * 6 + [92] * 5)
+    (faster,) = changes_in([115] * 6 + [92] * 5)
     assert (faster.change_percent, faster.worse, faster.runs) == (-20.0, False, 5)
 
 
 def test_a_level_that_came_back() -> None:
-    first, second = found([100] * 10 + [120] * 8 + [100] * 10)
+    first, second = changes_in([100] * 10 + [120] * 8 + [100] * 10)
     assert (first.id, first.runs_before, first.runs, first.last, first.worse) == ("0/10", 10, 8, False, True)
     assert (second.id, second.runs_before, second.runs, second.last, second.worse) == ("0/18", 8, 10, True, False)
 
@@ -85,12 +85,12 @@ def test_a_quarter_of_the_limit_is_the_least_change() -> None:
     assert starts([100] * 10 + [102.6] * 10) == [10]
     assert starts([100] * 10 + [102.6] * 10, Metric("step", "", "", "ns", 20.0)) == []
     # A level that differs less from the one before belongs to it: 120 and 122.5 are one level.
-    (change,) = found([100] * 20 + [120] * 20 + [122.5] * 20)
+    (change,) = changes_in([100] * 20 + [120] * 20 + [122.5] * 20)
     assert (change.id, change.after, change.runs, change.last) == ("0/20", 121.25, 40, True)
 
 
 def test_figures_in_percent_change_by_points_and_less_can_be_worse() -> None:
-    (change,) = found([60.0] * 10 + [45.0] * 5, BUSY)
+    (change,) = changes_in([60.0] * 10 + [45.0] * 5, BUSY)
     assert (change.metric, change.change_percent, change.worse) == ("gpu-busy", -15.0, True)
     assert starts([0.5] * 10 + [1.5] * 10, BUSY) == []  # three times as much, but one point
     assert starts([0.0] * 10 + [8.0] * 10, BUSY) == [10]
@@ -119,7 +119,7 @@ def test_numbers_that_no_run_has_do_no_harm(metric: Metric) -> None:
 
 
 def recomputed(values: list[float]) -> tuple[list[int], float]:
-    """Return the best division of a series by trying every one, and the margin to the second best."""
+    """Return the best of all divisions, and its margin to the second best."""
     n = len(values)
     middles = [statistics.median(values[max(0, min(at - 3, n - 7)) :][:7]) for at in range(n)]
     steps = statistics.median(abs(after - before) for before, after in itertools.pairwise(values))

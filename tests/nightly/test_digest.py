@@ -31,7 +31,9 @@ MONDAY = WEEK.since_ns
 
 
 def job(run_id: str, hours: float = 10, gpus: int = 8, ends: float = 1, parts: dict[str, int] | None = None, **more: Any) -> Row:
-    """Make a run that ends ``ends`` days after Monday; ``parts``: in GPU-hours, the rest is productive."""
+    """Make a run that ends ``ends`` days after Monday.
+
+    ``parts``: in GPU-hours; the rest is productive."""
     duration, end = round(hours * HOUR), MONDAY + round(ends * DAY_NS)
     allocated = gpus * duration
     times = {} if parts is None else {"productive": allocated - sum(parts.values()) * HOUR} | {k: v * HOUR for k, v in parts.items()}
@@ -76,7 +78,7 @@ def test_gpu_hours_by_cause_team_and_family() -> None:
         "productive": 80, "data_wait": 20, "initialization": 10, "evaluation": 4, "not_recorded": 6, "unknown": 20,
     }  # fmt: skip
     assert (total.lost_ns, total.known_ns, total.sampled_ns, total.inactive_ns) == (30 * HOUR, 114 * HOUR, 100 * HOUR, 32 * HOUR)
-    assert (total.shown["data_wait"], total.shown["evaluation"], total.shown["productive"]) == (80 * HOUR, 40 * HOUR, 120 * HOUR)
+    assert (total.visible["data_wait"], total.visible["evaluation"], total.visible["productive"]) == (80 * HOUR, 40 * HOUR, 120 * HOUR)
     assert [(group.name, group.jobs, group.allocated_ns // HOUR) for group in result.groups] == [("red", 2, 100), ("blue", 1, 40)]
     assert [(group.name, group.allocated_ns // HOUR) for group in result.families] == [("llama", 80), ("vit", 40), ("idle", 20)]
     assert (result.before.allocated_ns, result.before.productive_ns) == (160 * HOUR, 100 * HOUR)
@@ -136,6 +138,9 @@ def test_cost_needs_a_price() -> None:
     assert (total.currency, total.cost(), total.cost("data_wait"), total.priced_ns) == ("USD", 160.0, 40.0, 80 * HOUR)
     tile = next(tile for tile in digest_text.tiles(of(*rows)) if tile.key == "cost")
     assert (tile.value, tile.detail) == ("160.00\u00a0USD", "GPU-hours × price for 66.7% of GPU-hours")
+    assert [row.cost for row in digest_text.groups(of(*rows), of(*rows).families, "")] == ["160.00", "—", "160.00"]
+    assert [(cause.key, cause.cost) for cause in digest_text.causes(of(*rows))] == [("productive", "120.00"), ("data_wait", "40.00")]
+    assert digest_text.notes(of(*rows)) == ["The costs are those of 80.0\u00a0GPU-hours; the other jobs have no price."]
     # A price of the digest is that of every job.
     assert of(*rows, price=(3.0, "EUR")).total.cost() == 360.0
     assert (of(job("a/1")).total.costs, of(job("a/1")).total.cost()) == ({}, None)
@@ -174,26 +179,32 @@ JOBS = st.lists(
 def test_the_sums_are_those_of_plain_python_and_add_up(given_jobs: list[dict[str, Any]]) -> None:
     rows, by_cause = [], defaultdict[str, int](int)
     teams, families, sampled_all, inactive_all, cost = defaultdict[str | None, int](int), defaultdict[str, int](int), 0, 0, 0.0
-    for number, one in enumerate(given_jobs):
-        parts = one["parts"] or {}
+    for number, values in enumerate(given_jobs):
+        parts = values["parts"] or {}
         allocated = sum(parts.values()) if parts else 8 * HOUR
-        sampled = int(allocated * one["sampled"][0])
-        inactive = int(sampled * one["sampled"][1])
+        sampled = int(allocated * values["sampled"][0])
+        inactive = int(sampled * values["sampled"][1])
         row = job(
-            f"{one['family']}/{number}", ends=one["day"], labels={} if one["team"] is None else {"team": one["team"]}, state=one["state"],
-            allocated_ns=None if one["without"] else allocated, sampled_ns=sampled, inactive_ns=inactive,
-            price_per_gpu_hour=one["price"] and one["price"][0], currency=one["price"] and one["price"][1],
-        )  # fmt: skip
+            f"{values['family']}/{number}",
+            ends=values["day"],
+            labels={} if values["team"] is None else {"team": values["team"]},
+            state=values["state"],
+            allocated_ns=None if values["without"] else allocated,
+            sampled_ns=sampled,
+            inactive_ns=inactive,
+            price_per_gpu_hour=values["price"] and values["price"][0],
+            currency=values["price"] and values["price"][1],
+        )
         rows.append(dataclasses.replace(row, **{column(name): time for name, time in parts.items()}))
         end = row.started_ns + row.duration_ns  # type: ignore[operator]
-        if one["without"] or one["state"] == "failed" or not MONDAY <= end < MONDAY + 7 * DAY_NS or not allocated:
+        if values["without"] or values["state"] == "failed" or not MONDAY <= end < MONDAY + 7 * DAY_NS or not allocated:
             continue
         for name, time in (parts or {"unknown": allocated}).items():
             by_cause[name] += time
-        teams[(one["team"] or "").strip() or None] += allocated
-        families[one["family"]] += allocated
+        teams[(values["team"] or "").strip() or None] += allocated
+        families[values["family"]] += allocated
         sampled_all, inactive_all = sampled_all + sampled, inactive_all + inactive
-        cost += allocated / HOUR * one["price"][0] if one["price"] else 0.0
+        cost += allocated / HOUR * values["price"][0] if values["price"] else 0.0
     result = of(*rows)
     total = result.total
     assert {cause: time for cause, time in total.causes.items() if time} == {cause: time for cause, time in by_cause.items() if time}
@@ -211,9 +222,9 @@ def test_the_sums_are_those_of_plain_python_and_add_up(given_jobs: list[dict[str
 @given(st.lists(st.integers(0, 10**18), min_size=1, max_size=20), st.integers(0, 2))
 def test_the_numbers_of_a_column_add_up_to_the_rounded_sum(times: list[int], digits: int) -> None:
     texts = digest_text.Numbers(digits, 2).of_hours(times)
-    shown = sum(round(float(text.replace(",", "")) * 10**digits) for text in texts)
+    added_up = sum(round(float(text.replace(",", "")) * 10**digits) for text in texts)
     (total,) = digest_text.Numbers(digits, 2).of_hours([sum(times)])
-    assert shown == round(float(total.replace(",", "")) * 10**digits)
+    assert added_up == round(float(total.replace(",", "")) * 10**digits)
     for text, time in zip(texts, times, strict=True):
         assert abs(float(text.replace(",", "")) - time / HOUR) <= 10**-digits + 1e-9 * time / HOUR
 
@@ -244,15 +255,15 @@ def test_the_last_row_has_the_groups_that_are_not_listed() -> None:
     ],
 )
 def test_parts_that_do_not_add_up_are_unknown(changes: dict[str, Any], expected: dict[str, int] | None) -> None:
-    found = job_of(dataclasses.replace(job("a/1", parts={}), **changes), "a")
-    assert (found and found.causes) == expected
+    result = job_of(dataclasses.replace(job("a/1", parts={}), **changes), "a")
+    assert (result and result.causes) == expected
 
 
 @pytest.mark.parametrize("times", [(1, 2), (-1, -1), (81 * HOUR, 0), (None, 1), (1, None)])
 def test_impossible_activity_is_unknown(times: tuple[int | None, int | None]) -> None:
-    found = job_of(job("a/1", sampled_ns=times[0], inactive_ns=times[1]), "a")
-    assert found is not None
-    assert (found.sampled_ns, found.inactive_ns) == (0, 0)
+    result = job_of(job("a/1", sampled_ns=times[0], inactive_ns=times[1]), "a")
+    assert result is not None
+    assert (result.sampled_ns, result.inactive_ns) == (0, 0)
 
 
 @pytest.mark.parametrize("value", [-(2**63), -1, 0, 2**63 - 1, 1e308])
@@ -270,7 +281,9 @@ def test_any_number_of_a_marker_is_borne(value: float) -> None:
 
 
 def trend(name: str, usual: float, after: float, since: int, **more: Any) -> list[Row]:
-    """Make a run per day, the last one on Sunday; ``since``: the day of the week, from 0, at which the step time changed."""
+    """Make a run per day, the last on Sunday.
+
+    ``since``: the day of the week, from 0, at which the step time changed."""
     return [
         job(f"{name}/{day:02}", hours=1, ends=day - 20.5, step_median_ns=round(1e6 * (after if day - 21 >= since else usual)), **more)
         for day in range(28)
@@ -278,7 +291,7 @@ def trend(name: str, usual: float, after: float, since: int, **more: Any) -> lis
 
 
 def test_levels_that_changed_in_the_week_and_regressions_are_listed_once() -> None:
-    """A family whose level changed is not listed again with its regressions; a single slow run is a regression."""
+    """A changed level replaces the regressions; a single slow run is a regression."""
     single = trend("bert", 100, 100, 7)
     single[-2] = dataclasses.replace(single[-2], step_median_ns=140_000_000)
     single[-4] = dataclasses.replace(single[-4], step_median_ns=130_000_000)
@@ -320,9 +333,9 @@ def test_the_command_writes_three_files_of_the_week(tmp_path: Path) -> None:
     out = filled(tmp_path / "out", *small())
     result = nightly("digest", str(out), "--week", "2026-W48", "--generated-at", "2026-11-30T06:00")
     assert result.exit_code == 0, result.output
-    first, place = result.stdout.splitlines()
+    first, address = result.stdout.splitlines()
     assert first.startswith("3 jobs used 140 GPU-hours; 70.2%")
-    assert place == f"{out}/digest.html"
+    assert address == f"{out}/digest.html"
     data = json.loads((out / "digest.json").read_text())
     assert data["layout"] == "postrun.digest/1"
     assert data["period"] == {"week": "2026-W48", "since_ns": MONDAY, "until_ns": MONDAY + 7 * DAY_NS}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
@@ -13,13 +15,14 @@ from postrun.analysis.report.goodput import Goodput, GoodputPart
 from postrun.analysis.report.machine import UnitHeat
 from postrun.analysis.run.goodput import PARTS
 from postrun.nightly.gpu_hours import LONGEST, apportioned, column, columns
-from postrun.nightly.model import Row
+from postrun.nightly.model import ReportOptions, Row
+from postrun.nightly.places import options_digest
 
 HOUR = 3600 * 10**9
 
 
 def report(**more: Any) -> Any:
-    """Make the parts of a report that the columns come from: a job of 100 ns on two GPUs, without goodput and samples."""
+    """Make a report of a job of 100 ns on two GPUs, without goodput and samples."""
     job = {"started_at_ns": 1000, "ended_at_ns": 1100, "captured_only": False} | more.pop("job", {})
     plain: dict[str, Any] = {
         "job_statistics": SimpleNamespace(**job),
@@ -89,6 +92,15 @@ def test_a_job_without_steps_has_gpu_hours_without_parts() -> None:
     assert columns(report(goodput=Goodput(absent="no steps"))) == {"allocated_ns": 200}
 
 
+def test_only_a_price_makes_runs_due() -> None:
+    plain = ReportOptions()
+    without = {name: getattr(plain, name) for name in plain.__slots__ if name not in ("price_per_gpu_hour", "max_unpacked", "redact")}
+    hidden = ("custom_rules", "memory_limit", "threads", "mode", "custom_files", "rule_timeout")
+    earlier = json.dumps({name: value for name, value in without.items() if name not in hidden}, sort_keys=True, default=repr)
+    assert options_digest(plain) == hashlib.sha256(earlier.encode()).hexdigest()[:12]  # as before there was a price
+    assert options_digest(ReportOptions(price_per_gpu_hour=(2.5, "USD"))) != options_digest(plain)
+
+
 # -- activity --------------------------------------------------------------------------------------------------------------
 
 
@@ -99,7 +111,7 @@ def test_samples_of_zero_are_inactive_until_the_next_sample() -> None:
 
 
 def test_only_time_of_the_job_with_samples_counts() -> None:
-    # The job is from 1000 to 1100. Intervals: 990 to 1000 is before it; 1000 to 1010; after 1010 nothing was sampled for 70 ns, of which
+    # The job is from 1000 to 1100. Intervals: 990 to 1000 is before it; 1000 to 1010; after 1010 nothing was sampled for 70 ns, and
     # twice the usual 10 ns count; 1080 to 1090; 1090 to 1100; 1110 is after it.
     row = columns(report(gpus=1, heat=[heat((990, 1000, 1010, 1080, 1090, 1110), (0.0,) * 6)]))
     assert (row["sampled_ns"], row["inactive_ns"]) == (10 + 20 + 10 + 10, 50)
@@ -112,7 +124,7 @@ def test_only_time_of_the_job_with_samples_counts() -> None:
         [heat((1000, 1050), (0, 0), derived=True)],
         [heat((1000,), (0,))],
         [UnitHeat("node", "cpu", (0,), (1000, 1050), ((0, 0),), False)],
-        # A shared node: nobody knows which of the eight GPUs the job had.
+        # More GPUs than the job used.
         [heat((1000, 1050), *[(0.0, 0.0)] * 8)],
     ],
 )
@@ -123,11 +135,10 @@ def test_without_samples_of_the_gpus_the_activity_is_unknown(heats: list[UnitHea
 # -- cost ------------------------------------------------------------------------------------------------------------------
 
 
-def steps(*numbers: tuple[int, int], left_out: int = 0) -> Any:
-    return SimpleNamespace(
-        steps=tuple(SimpleNamespace(index=index, again=again, on_device=True, phase=None, duration_ns=1) for index, again in numbers),
-        left_out=left_out,
-    )
+def steps(*numbers: tuple[int, int], left_out: int = 0, phase: str | None = None) -> Any:
+    # Some steps were profiled, and so have device work; all are steps of the job.
+    listed = (SimpleNamespace(index=index, again=again, on_device=index == 0, phase=phase, duration_ns=1) for index, again in numbers)
+    return SimpleNamespace(steps=tuple(listed), left_out=left_out)
 
 
 def test_cost_is_the_price_of_all_gpu_hours_and_per_step_of_each_step_once() -> None:
@@ -137,6 +148,9 @@ def test_cost_is_the_price_of_all_gpu_hours_and_per_step_of_each_step_once() -> 
     listed = steps((0, 0), (1, 0), (0, 0), (1, 0), (1, 0), (0, 1))
     row = columns(report(job=job, options=price, steps=listed, goodput=goodput(productive=200)))
     assert (row["price_per_gpu_hour"], row["currency"], row["cost"], row["cost_per_step"]) == (2.5, "USD", 15.0, 5.0)
+    phases = steps((0, 0), (1, 0), phase="TRAIN").steps + steps((2, 0), phase="EVAL").steps + listed.steps
+    row = columns(report(job=job, options=price, steps=SimpleNamespace(steps=phases, left_out=0), goodput=goodput(productive=200)))
+    assert row["cost_per_step"] == 7.5
     for unknown in ({"goodput": None}, {"goodput": goodput(percent=None, productive=200)}, {"steps": steps((0, 0), left_out=1)}):
         row = columns(report(job=job, options=price, **{"steps": listed, "goodput": goodput(productive=200)} | unknown))
         assert (row["cost"], row["cost_per_step"]) == (15.0, None)

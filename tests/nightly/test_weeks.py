@@ -56,11 +56,11 @@ def test_the_default_is_the_last_week_that_is_over(now: str, expected: str) -> N
 @given(st.datetimes(datetime(1971, 1, 1), datetime(2200, 1, 1)))
 def test_the_last_week_ends_at_most_seven_days_ago(now: datetime) -> None:
     now_ns = ns(now.isoformat(timespec="seconds"))
-    found = last_week(now_ns)
-    assert found.until_ns <= now_ns < found.until_ns + 7 * DAY_NS
-    assert found.week is not None
-    assert week(found.week) == found
-    assert datetime.fromtimestamp(found.since_ns // 10**9, UTC).weekday() == 0
+    result = last_week(now_ns)
+    assert result.until_ns <= now_ns < result.until_ns + 7 * DAY_NS
+    assert result.week is not None
+    assert week(result.week) == result
+    assert datetime.fromtimestamp(result.since_ns // 10**9, UTC).weekday() == 0
 
 
 def test_other_periods() -> None:
