@@ -14,6 +14,7 @@ from ..analysis.run import goodput
 from .change_points import ChangePoint
 from .gpu_hours import LONGEST, column
 from .history import Finding, Settings, changes_between, family_of
+from .metrics import STEP
 from .model import Row
 from .weeks import Period
 
@@ -248,7 +249,7 @@ def _worse(rows: Sequence[Row], named: Mapping[str, str], settings: Settings, pe
         return [], []
     frame = table.frame(rows, family=pl.Series([table.valid(named[row.id]) for row in rows], dtype=pl.String))
     findings, changes = changes_between(frame, settings, period.since_ns, period.until_ns)
-    changes.sort(key=lambda one: (-abs(one.change_percent), one.family, one.metric))
+    changes.sort(key=lambda one: (one.metric != STEP.key, -abs(one.change_percent), one.family, one.metric))
     listed = {(change.family, change.metric) for change in changes}
     largest: dict[tuple[str, str | None], Finding] = {}
     for finding in sorted(findings, key=lambda one: (-abs(one.change_percent or 0), one.family, one.id)):

@@ -315,8 +315,7 @@ def test_figures_of_one_run_are_one_line() -> None:
     rows = [dataclasses.replace(row, mfu_percent=40.0 if row.step_median_ns == 10**8 else 30.0) for row in trend("llama", 100, 125, 2)]
     ((run_id, _, text),) = digest_text.worse(of(*rows))[0]
     assert run_id == "llama/23"
-    assert "MFU 25.0% less" in text
-    assert "step time 25.0% slower" in text.lower()
+    assert re.fullmatch(r"Step time 25\.0% slower since this run \(.*\); MFU 25\.0% less since this run \(.*\)", text)
 
 
 # -- files and command -----------------------------------------------------------------------------------------------------
