@@ -32,6 +32,7 @@ LAZY_COMMANDS = {
     "ingest": "Load a run into a store (DuckDB) to report or query later.",
     "inspect": "Summarize trace files of the capture library.",
     "nightly": "Report every new or changed run of a folder or an object store.",
+    "nightly digest": "Write the digest of a week from the reports of nights.",
     "nightly prune": "Remove old reports of nights.",
     "record": "Run a command and record it.",
     "report": "Create the report of one run.",

@@ -29,6 +29,7 @@ from .report_options import (
     MODE,
     PAPER,
     PEAK,
+    PRICE,
     REDACT,
     TIMELINE_EVENTS,
     TOP,
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
     from ..nightly.addresses import Addresses
     from ..nightly.event_log import EventLog
-    from ..nightly.history import Finding
+    from ..nightly.history import Finding, Settings
     from ..nightly.model import ReportOptions, Row
     from ..nightly.night import Night, Wanted
     from ..nightly.notify import Rule
@@ -57,7 +58,8 @@ _LEAST_MEMORY: Final = 16_000_000
 _FAR: Final = 256  # runs that a cluster has at a time
 _NAMED: Final = 5  # Files that a message names
 _REPORT_OPTIONS: Final = (
-    "formats", "top", "paper", "timeline_events", "rules", "preset", "memory_limit", "max_unpacked", "redact", "rule_timeout"
+    "formats", "top", "paper", "timeline_events", "rules", "preset", "memory_limit", "max_unpacked", "redact", "rule_timeout",
+    "price_per_gpu_hour",
 )  # fmt: skip
 KNOWN: Final = (
     "folders of the hosted profiler, PyTorch profiler traces (.json, .json.gz, .json.zst), exports of Nsight Systems (.sqlite),"
@@ -108,6 +110,23 @@ FAMILY = option(
     "--family", "families", multiple=True, type=Listed(r"[\n;]+"), callback=parsed(_families, absent=()), metavar="REGEX",
     help="Group runs in trends by the groups of this regular expression on their name or path; may be repeated.",
 )  # fmt: skip
+BASE_URL = option(
+    "--base-url", callback=parsed(_base_url), metavar="TEMPLATE",
+    help="Address of --out on a web server, for links in tickets, the index and the digest: https://reports.example.org/{path}.",
+)  # fmt: skip
+COMPARISON = [
+    FAMILY,
+    option("--regression-threshold", type=click.FloatRange(0, 10_000), default=10.0, show_default=True, metavar="PERCENT",
+            help="Increase of the step time, in percent of the baseline median, that is a regression."),
+    option("--regression", "regressions", multiple=True, type=Listed(r"[\s,;]+"), metavar="FIGURE=LIMIT",
+            help="Limit of another figure: gpu-busy=5 (percentage points), mfu=20 (percent), data-loading=off; may be repeated."),
+    option("--baseline", metavar="PATTERN",
+            help="Compare runs with the runs of this name or path, such as 'gpt-7b-release-*', instead of the runs before."),
+    option("--regression-deviations", type=click.FloatRange(0, 1000), default=3.0, show_default=True, metavar="NUMBER",
+            help="The increase must also exceed this many robust standard deviations of the baseline."),
+    option("--regression-history", type=Number(3, 50), default=8, show_default=True, metavar="RUNS",
+            help="Maximum number of earlier comparable runs in the baseline; at least 3 are needed."),
+]  # fmt: skip
 NIGHT_OPTIONS = [
     option("--out", "-o", required=True, metavar="PLACE",
             help="Folder or URL that the reports and the index are written to; may lie below SOURCE."),
@@ -129,17 +148,7 @@ NIGHT_OPTIONS = [
             help="Fail a run whose process needs more memory (default: its share of this machine's)."),
     option("--split-above", callback=_size, default="4GB", show_default=True, metavar="SIZE",
             help="Read the files of a larger run in several tasks, and combine their results."),
-    FAMILY,
-    option("--regression-threshold", type=click.FloatRange(0, 10_000), default=10.0, show_default=True, metavar="PERCENT",
-            help="Increase of the step time, in percent of the baseline median, that is a regression."),
-    option("--regression", "regressions", multiple=True, type=Listed(r"[\s,;]+"), metavar="FIGURE=LIMIT",
-            help="Limit of another figure: gpu-busy=5 (percentage points), mfu=20 (percent), data-loading=off; may be repeated."),
-    option("--baseline", metavar="PATTERN",
-            help="Compare runs with the runs of this name or path, such as 'gpt-7b-release-*', instead of the runs before."),
-    option("--regression-deviations", type=click.FloatRange(0, 1000), default=3.0, show_default=True, metavar="NUMBER",
-            help="The increase must also exceed this many robust standard deviations of the baseline."),
-    option("--regression-history", type=Number(3, 50), default=8, show_default=True, metavar="RUNS",
-            help="Maximum number of earlier comparable runs in the baseline; at least 3 are needed."),
+    *COMPARISON,
     option("--new-issue-history", type=Number(1, 50), default=3, show_default=True, metavar="RUNS",
             help="An issue is new if its rule passed in this many earlier comparable runs."),
     option("--fail-on", type=click.UNPROCESSED, callback=fail_on_words, metavar="LIST",
@@ -157,8 +166,7 @@ NIGHT_OPTIONS = [
     option("--retry-failed", is_flag=True, help="Also retry runs that failed in an earlier night and have not changed."),
     option("--attach", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="RULES.toml",
             help="Open or update tickets by the rules of this file."),
-    option("--base-url", callback=parsed(_base_url), metavar="TEMPLATE",
-            help="Address of --out on a web server, for links in tickets and in the index: https://reports.example.org/{path}."),
+    BASE_URL,
     option("--presign", callback=_validity, metavar="TIME",
             help="Link tickets to the object store with a signature valid for this long, such as 7d. Whoever has the link can read the"
             " report."),
@@ -177,7 +185,7 @@ NIGHT_OPTIONS = [
     [FORMAT],
     CHOICE_OF_RULES,
     CUSTOM_RULES,
-    [TOP, PAPER, *LOOK, TIMELINE_EVENTS, PEAK, REDACT, MODE, GENERATED_AT, CONFIG, MEMORY_LIMIT, MAX_UNPACKED],
+    [TOP, PAPER, *LOOK, TIMELINE_EVENTS, PEAK, PRICE, REDACT, MODE, GENERATED_AT, CONFIG, MEMORY_LIMIT, MAX_UNPACKED],
     VERBOSITY,
 )
 def nightly(source: str, quiet: bool, verbose: bool, as_json: bool, **options: Any) -> None:
@@ -364,24 +372,30 @@ def _in_flight(engine: str, workers: int | None) -> int:
     return _FAR if engine.startswith("dask:") else 2 * (workers or processors())
 
 
-def _parts(options: dict[str, Any], look: Look) -> Parts:
-    from ..nightly import engines, partials
-    from ..nightly import run_night as course
+def settings_of(options: Mapping[str, Any]) -> Settings:
+    """Return the settings of the options COMPARISON. Raise UsageError."""
     from ..nightly.history import Settings
-    from ..nightly.index import Book
     from ..nightly.metrics import with_limits
-    from ..nightly.work import report_run
 
     with bad_parameter(option="--regression"):
         metrics = with_limits(options["regressions"], options["regression_threshold"])
-    settings = Settings(
+    return Settings(
         patterns=options["families"],
         metrics=metrics,
         baseline=options["baseline"],
         deviations=options["regression_deviations"],
         history=options["regression_history"],
-        fine_runs=options["new_issue_history"],
+        **({"fine_runs": options["new_issue_history"]} if "new_issue_history" in options else {}),
     )
+
+
+def _parts(options: dict[str, Any], look: Look) -> Parts:
+    from ..nightly import engines, partials
+    from ..nightly import run_night as course
+    from ..nightly.index import Book
+    from ..nightly.work import report_run
+
+    settings = settings_of(options)
     part = any(options[name] is not None for name in ("shard", "since", "until", "prefixes"))
     generated_at_ns = option_values.generated_at(options["generated_at"])
     base_url, redact = options["base_url"], options["redact"]

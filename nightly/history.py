@@ -18,15 +18,17 @@ import polars as pl
 from ..analysis.report.rules import FINE, ISSUES
 from ..analysis.rules.engine.catalogue import PROFILER_REPORT
 from ..errors import UsageError
+from .change_points import NEWEST, ChangePoint, change_points
 from .metrics import METRICS, STEP, Metric
 
 Kind = Literal["regression", "improvement", "new_issue"]
 LABEL: Final = "family"  # a run's label; it takes precedence over all patterns
 TRENDS: Final = (
     "step_median_ns", "gpu_busy_percent", "gpu_active_percent", "gpu_utilization_percent", "exposed_communication_percent",
-    "gpu_memory_percent", "iteration_median_ns", "mfu_percent", "data_loading_percent", "gpu_memory_peak_bytes",
+    "gpu_memory_percent", "iteration_median_ns", "mfu_percent", "data_loading_percent", "gpu_memory_peak_bytes", "cost_per_step",
 )  # fmt: skip
-POINTS: Final = 60  # the newest runs of a family whose trend is kept
+_WITHIN: Final = {metric.column: metric.within for metric in METRICS}
+POINTS: Final = NEWEST  # runs of a family whose trend is kept
 _NORMAL: Final = 1.4826  # standard deviation / median absolute deviation of normally distributed values
 _SMALL: Final[dict[int, float]] = {3: 3.7, 4: 2.2, 5: 2.0, 6: 1.5, 7: 1.45}
 _MOST_FAMILIES: Final = 500
@@ -34,6 +36,7 @@ NIGHT_NS: Final = 36 * 3600 * 10**9  # before the last known end of a run: runs 
 _PAST_NS: Final = 30 * 86_400 * 10**9
 _COMPARABLE: Final = ("completed", "unknown")
 _SERIES: Final = ("family", "gpu_name", "gpus", "ranks")
+_PRICE: Final = ("price_per_gpu_hour", "currency")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,7 @@ class Point:
     mfu_percent: float | None
     data_loading_percent: float | None
     gpu_memory_peak_bytes: int | None
+    cost_per_step: float | None
     issues: int
     comparable: bool
     mark: Literal["regression", "improvement"] | None
@@ -116,13 +120,16 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """``runs``: the number of reports. ``points``: the newest ones, oldest first. ``trends``: by the names in TRENDS."""
+    """``runs``: the number of reports. ``points``: the newest ones, oldest first. ``trends``: by the names in TRENDS. ``currency``: of the
+    cost of the newest run. ``change_points``: of the runs that are comparable with the newest, in order of the figures and of time."""
 
     name: str
     runs: int
     points: tuple[Point, ...]
     trends: Mapping[str, Trend]
     changes: tuple[Change, ...]
+    currency: str | None = None
+    change_points: tuple[ChangePoint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +243,24 @@ def history(runs: pl.DataFrame, settings: Settings) -> History:
     return History(findings, families, total, steps, tuple(alone["id"].to_list()))
 
 
+def changes_between(runs: pl.DataFrame, settings: Settings, since_ns: int, until_ns: int) -> tuple[list[Finding], list[ChangePoint]]:
+    """Return the regressions and the worse levels of a period.
+
+    ``runs``: as of :func:`history`; runs that ended later do not count. A regression is of a run that ended in the period. A level began in
+    it, differs from the one before by more than the limit of the figure, and has not changed again."""
+    ordered = _ordered(runs).filter(pl.col("ended_ns") < until_ns)
+    findings, changes = list[Finding](), list[ChangePoint]()
+    for metric in settings.metrics:
+        marked = _compared(ordered, metric, settings).filter(pl.col("ended_ns") >= since_ns, pl.col("mark") == "regression")
+        findings += [_finding(metric, row, settings) for row in marked.iter_rows(named=True)]
+        changes += [
+            change
+            for change in change_points(_with_value(ordered, metric), metric, (*_SERIES, *metric.within))
+            if change.last and change.worse and abs(change.change_percent) > metric.limit and (change.ended_ns or 0) >= since_ns
+        ]
+    return findings, changes
+
+
 def _ordered(runs: pl.DataFrame) -> pl.DataFrame:
     """Return the runs that have a report, by family and time."""
     rules = runs.schema["verdicts"]
@@ -245,7 +270,7 @@ def _ordered(runs: pl.DataFrame) -> pl.DataFrame:
         runs.lazy()
         .filter(pl.col("state") == "reported")
         .select(
-            "id", "name", "family", "gpu_name", "gpus", "ranks", *TRENDS, "verdicts",
+            "id", "name", *_SERIES, *TRENDS, *_PRICE, "verdicts",
             at_ns=pl.coalesce("started_ns", "reported_at_ns"),
             ended_ns=pl.coalesce(pl.col("started_ns") + pl.col("duration_ns").fill_null(0), "reported_at_ns"),
             comparable=pl.col("status").is_null() | pl.col("status").is_in(_COMPARABLE),
@@ -268,8 +293,9 @@ def _compared(ordered: pl.DataFrame, metric: Metric, settings: Settings) -> pl.D
     """Compare a figure of each run with the runs before it, or with the baseline.
 
     Columns: ``value``, ``base``, ``runs``, ``change``, ``mark``, ``pinned`` (whether the base is the baseline)."""
+    series = (*_SERIES, *metric.within)
     value, base, count = pl.col("value"), pl.col("base"), pl.col("runs")
-    before = pl.concat_list([value.shift(k).over(_SERIES) for k in range(1, settings.history + 1)]).list.drop_nulls()
+    before = pl.concat_list([value.shift(k).over(series) for k in range(1, settings.history + 1)]).list.drop_nulls()
     small = pl.lit(1.0) + 2.0 / count
     for number, factor in _SMALL.items():
         small = pl.when(count == number).then(factor).otherwise(small)
@@ -277,16 +303,12 @@ def _compared(ordered: pl.DataFrame, metric: Metric, settings: Settings) -> pl.D
     room = pl.max_horizontal(_NORMAL * small * pl.col("mad"), share * base + points) * settings.deviations
     limit = pl.lit(metric.limit) if metric.points else base * (metric.limit / 100.0)
     worse = value - base if metric.more_is_worse else base - value
-    rows = (
-        ordered.filter(pl.col("comparable") & ((pl.col(metric.column) > 0) | metric.points))
-        .select("id", "name", "place", *_SERIES, "ended_ns", value=pl.col(metric.column).cast(pl.Float64))
-        .drop_nulls("value")
-    )
+    rows = _with_value(ordered, metric)
     is_baseline = _is_baseline(rows, settings.baseline)
-    baseline = rows.filter(is_baseline).group_by(_SERIES).agg(baseline=pl.col("value"))
+    baseline = rows.filter(is_baseline).group_by(series).agg(baseline=pl.col("value"))
     return (
         rows.with_columns(own=is_baseline, before=before)
-        .join(baseline, on=_SERIES, how="left", nulls_equal=True, maintain_order="left")
+        .join(baseline, on=series, how="left", nulls_equal=True, maintain_order="left")
         .with_columns(pinned=pl.col("baseline").is_not_null() & ~pl.col("own"))
         .with_columns(before=pl.when("pinned").then("baseline").otherwise("before"))
         .with_columns(base=pl.col("before").list.median(), runs=pl.col("before").list.len().cast(pl.Int64))
@@ -301,6 +323,15 @@ def _compared(ordered: pl.DataFrame, metric: Metric, settings: Settings) -> pl.D
             .then(pl.lit("improvement"))
         )
         .drop("before", "baseline", "mad", "own")
+    )
+
+
+def _with_value(ordered: pl.DataFrame, metric: Metric) -> pl.DataFrame:
+    """Return the comparable runs that have a figure, as ``value``."""
+    return (
+        ordered.filter(pl.col("comparable") & ((pl.col(metric.column) > 0) | metric.points))
+        .select("id", "name", "place", *_SERIES, *_PRICE, "at_ns", "ended_ns", value=pl.col(metric.column).cast(pl.Float64))
+        .drop_nulls("value")
     )
 
 
@@ -347,8 +378,9 @@ def _finding(metric: Metric, row: Mapping[str, Any], settings: Settings) -> Find
     count, value, base = row["runs"], row["value"], row["base"]
     than = f"the {count} comparable runs before" if not row["pinned"] else f"the baseline {settings.baseline}"
     median = "the median of " if count > 1 else ""
-    figure = f"{metric.text(value)} from step to step" if metric.key == STEP.key else f"{metric.label} {metric.text(value)}"
-    text = f"{figure}, {metric.difference(row['change'])} than {median}{than} ({metric.text(base)})"
+    newest, usual = (metric.text(number, row["currency"]) for number in (value, base))
+    figure = f"{newest} from step to step" if metric.key == STEP.key else f"{metric.label} {newest}"
+    text = f"{figure}, {metric.difference(row['change'])} than {median}{than} ({usual})"
     return Finding(row["mark"], row["id"], row["family"], text, count, None, metric.key, value, base, row["change"])
 
 
@@ -389,10 +421,18 @@ def _chosen(ordered: pl.DataFrame, findings: Sequence[Finding]) -> tuple[list[st
 def _families(ordered: pl.DataFrame, steps: pl.DataFrame, names: Sequence[str], settings: Settings) -> tuple[Family, ...]:
     marks = dict(steps.filter(pl.col("step_mark").is_not_null()).select("id", "step_mark").iter_rows())
     parts = ordered.partition_by("family", as_dict=True, maintain_order=True)
-    return tuple(_family(name, parts[(name,)], marks, settings) for name in names)
+    comparable = ordered.filter("comparable")
+    newest = comparable.group_by("family").agg(pl.col(*_SERIES[1:], *_PRICE).last())
+    changes: dict[str, list[ChangePoint]] = {}
+    for metric in settings.metrics:
+        series = (*_SERIES, *metric.within)
+        same = _with_value(comparable, metric).join(newest, on=series, how="semi", nulls_equal=True, maintain_order="left")
+        for change in change_points(same, metric, series):
+            changes.setdefault(change.family, []).append(change)
+    return tuple(_family(name, parts[(name,)], marks, tuple(changes.get(name, ())), settings) for name in names)
 
 
-def _family(name: str, runs: pl.DataFrame, marks: Mapping[str, Any], settings: Settings) -> Family:
+def _family(name: str, runs: pl.DataFrame, marks: Mapping[str, Any], changes: tuple[ChangePoint, ...], settings: Settings) -> Family:
     comparable = runs.filter("comparable")
     newest = (comparable if len(comparable) else runs).row(-1, named=True)
     same = comparable.filter(pl.all_horizontal(pl.col(key).eq_missing(pl.lit(newest[key])) for key in _SERIES[1:]))
@@ -406,10 +446,11 @@ def _family(name: str, runs: pl.DataFrame, marks: Mapping[str, Any], settings: S
     )  # fmt: skip
     trends = {}
     for metric in TRENDS:
-        earlier = same.filter((pl.col("id") != newest["id"]) & pl.col(metric).is_not_null())[metric].tail(settings.history)
+        alike_in = [pl.col(key).eq_missing(pl.lit(newest[key])) for key in _WITHIN.get(metric, ())]
+        earlier = same.filter(pl.col("id") != newest["id"], pl.col(metric).is_not_null(), *alike_in)[metric].tail(settings.history)
         base = earlier.cast(pl.Float64).median()
         trends[metric] = Trend(newest[metric], base if isinstance(base, float) else None, len(earlier))
-    return Family(name, len(runs), points, trends, _changes(same))
+    return Family(name, len(runs), points, trends, _changes(same), newest["currency"], changes)
 
 
 def _changes(same: pl.DataFrame) -> tuple[Change, ...]:

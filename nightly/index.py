@@ -269,8 +269,10 @@ def _family(family: Family) -> dict[str, Any]:
     return {
         "name": family.name,
         "runs": family.runs,
+        **({} if family.currency is None else {"currency": family.currency}),
         "trends": {name: asdict(trend) for name, trend in family.trends.items()},
         "changes": [asdict(change) for change in family.changes],
+        "change_points": [_short(asdict(change)) for change in family.change_points],
         "points": [_short(asdict(point)) for point in family.points],
     }
 

@@ -9,7 +9,7 @@ from typing import Final, Literal
 from ..analysis.toolkit import wording
 from ..errors import UsageError
 
-Unit = Literal["ns", "percent", "bytes"]
+Unit = Literal["ns", "percent", "bytes", "money"]
 _FLOOR: Final = 0.01
 _MOST: Final = 10_000.0
 
@@ -17,7 +17,7 @@ _MOST: Final = 10_000.0
 @dataclass(frozen=True, slots=True)
 class Metric:
     """``key``: its name in --regression. ``label``: in texts. ``limit``: a regression exceeds it; percent of the base, or with ``points``
-    percentage points. ``more_is_worse``: the direction of a regression."""
+    percentage points. ``more_is_worse``: the direction of a regression. ``within``: columns that runs must share to be compared."""
 
     key: str
     column: str
@@ -26,20 +26,33 @@ class Metric:
     limit: float
     more_is_worse: bool = True
     points: bool = False
+    within: tuple[str, ...] = ()
 
     @property
     def floor(self) -> tuple[float, float]:
         """Return the least spread of the base: a share of it, and an absolute part."""
         return (0.0, 1.0) if self.points else (_FLOOR, 0.0)
 
-    def text(self, value: float) -> str:
+    def text(self, value: float, currency: str | None = None) -> str:
         """Write a value with its unit."""
+        if self.unit == "money":
+            return f"{wording.significant(value)} {currency or ''}".rstrip()
         return {"ns": wording.duration, "percent": wording.percent, "bytes": wording.size}[self.unit](value)
 
     def difference(self, change: float) -> str:
         """Write a change, which is in percent of the base or in points: "12% more"."""
         size = f"{round(abs(change), 1):g} points" if self.points else wording.percent(abs(change))
         return f"{size} {'more' if change > 0 else 'less'}"
+
+    def moved(self, change: float) -> str:
+        """Write a change of the level of a series: "12% slower", "12% less"."""
+        if self.unit != "ns":
+            return self.difference(change)
+        return f"{wording.percent(abs(change))} {'slower' if change > 0 else 'faster'}"
+
+    def change(self, before: float, after: float) -> float:
+        """Return a change in percent of ``before``, or in points."""
+        return after - before if self.points else 100.0 * (after - before) / before
 
 
 STEP: Final = Metric("step", "step_median_ns", "step time", "ns", 10.0)
@@ -53,6 +66,7 @@ METRICS: Final = (
     Metric("data-loading", "data_loading_percent", "data loading", "percent", 10.0, points=True),
     Metric("gpu-memory", "gpu_memory_percent", "GPU memory, highest sample", "percent", 10.0, points=True),
     Metric("gpu-memory-peak", "gpu_memory_peak_bytes", "GPU memory, peak", "bytes", 10.0),
+    Metric("cost", "cost_per_step", "cost per step", "money", 10.0, within=("price_per_gpu_hour", "currency")),
 )
 
 

@@ -79,6 +79,7 @@ class ReportOptions:
     mode: int = 0o600
     """Permissions of the files."""
     peaks: tuple[tuple[str, float], ...] = ()
+    price_per_gpu_hour: tuple[float, str] | None = None
     custom_rules: tuple[CustomRule, ...] = ()
     custom_files: tuple[str, ...] = ()
     """The files of ``custom_rules``, which are used where they exist with this content: they may import others next to them."""
@@ -162,6 +163,25 @@ class Row:
     mfu_percent: float | None = None
     data_loading_percent: float | None = None  # of the mean step
     gpu_memory_peak_bytes: int | None = None  # allocated, the highest of the processes
+    # GPU-ns: GPUs in use x duration of the job, and the parts of it; gpu_hours.py
+    allocated_ns: int | None = None
+    allocated_initialization_ns: int | None = None
+    allocated_productive_ns: int | None = None
+    allocated_slow_excess_ns: int | None = None
+    allocated_data_wait_ns: int | None = None
+    allocated_checkpoint_ns: int | None = None
+    allocated_evaluation_ns: int | None = None
+    allocated_lost_steps_ns: int | None = None
+    allocated_restart_gap_ns: int | None = None
+    allocated_between_steps_ns: int | None = None
+    allocated_tail_ns: int | None = None
+    allocated_not_recorded_ns: int | None = None
+    sampled_ns: int | None = None  # of allocated_ns: with samples of the GPU utilization
+    inactive_ns: int | None = None  # of sampled_ns: no sample above 0%
+    price_per_gpu_hour: float | None = None
+    currency: str | None = None
+    cost: float | None = None  # allocated GPU-hours x price
+    cost_per_step: float | None = None  # cost / training steps, each counted once
     verdicts: dict[str, str] = field(default_factory=dict)  # rule -> IssuesFound, NoIssuesFound, NotEvaluated, Error
     warnings: tuple[str, ...] = ()
     tickets: tuple[str, ...] = ()  # that link to the report

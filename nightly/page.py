@@ -11,14 +11,16 @@ from markupsafe import Markup
 from ..analysis.toolkit.wording import threshold_text
 from ..report_templates.figures.trend import Dot, trend
 from ..report_templates.output import pages, styles
-from ..report_templates.text.formats import UNKNOWN, clip, count, duration, moment, percent, plural, points, signed_percent
+from ..report_templates.text.formats import UNKNOWN, clip, count, duration, glued, moment, plural, points, signed_percent
 from ..report_templates.text.look import Look
 from ..report_templates.text.signs import FINE, ISSUE, SIGNS
+from .metrics import METRICS, STEP
 from .page_head import headline, tiles
 from .page_rows import MARKS, alone_rows, entry, evaluated_rules, family_name, report_link, run_id, worst_first
 
 if TYPE_CHECKING:
-    from .history import Family, Finding, Trend
+    from .change_points import ChangePoint
+    from .history import Family, Finding
     from .index_model import Index
     from .model import Row
 
@@ -40,7 +42,9 @@ _METRICS: Final = (
     ("iteration_median_ns", "Iteration time"),
     ("mfu_percent", "MFU"),
     ("data_loading_percent", "Data loading"),
+    ("cost_per_step", "Cost per step"),
 )
+_BY_COLUMN: Final = {metric.column: metric for metric in METRICS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +97,7 @@ def index_page(index: Index, look: Look | None = None, *, most_runs: int = 1_000
         anchors={"runs", *(group.id for group in groups)},
         groups=groups,
         cards=[_card(family, anchors[family.name], index.findings) for family in families],
+        changed=any(family.change_points for family in families),
         families_total=index.families_total - len(index.alone),
         alone=alone,
         advice=f"{clip(advice[0], 400)}. {advice[1][0].upper()}{advice[1][1:]}." if advice else "",
@@ -154,7 +159,9 @@ def _line(index: Index, findings: Sequence[Finding], row: Row | None, anchors: d
 
 
 def _card(family: Family, anchor: str, findings: Sequence[Finding]) -> dict[str, Any]:
-    """Return the data of a family. ``figures``: name, newest, before, change."""
+    """Return the data of a family.
+
+    ``figures``: name, newest, before, change, and since when the level is as it is."""
     kinds = {one.kind for one in findings if one.family == family.name}
     sign, mark = next((signs for kind, signs in MARKS.items() if kind in kinds), ("", ""))
     newest = next((point.at_ns for point in reversed(family.points) if point.at_ns is not None), None)
@@ -166,7 +173,7 @@ def _card(family: Family, anchor: str, findings: Sequence[Finding]) -> dict[str,
         "detail": f"{plural(family.runs, 'run')}, the last {moment(newest)}" if newest is not None else plural(family.runs, "run"),
         "drawing": _drawing(family),
         "figures": tuple(
-            _figure(name, family.trends[metric], metric.endswith("_ns"))
+            _figure(family, metric, name)
             for metric, name in _METRICS
             if family.trends[metric].newest is not None or family.trends[metric].base is not None
         ),
@@ -175,27 +182,39 @@ def _card(family: Family, anchor: str, findings: Sequence[Finding]) -> dict[str,
     }
 
 
-def _figure(name: str, values: Trend, is_time: bool) -> tuple[str, str, str, str]:
-    form = duration if is_time else percent
+def _figure(family: Family, column: str, name: str) -> tuple[str, str, str, str, str]:
+    metric, values = _BY_COLUMN[column], family.trends[column]
+    newest, base = (UNKNOWN if value is None else metric.text(value, family.currency) for value in (values.newest, values.base))
     change = UNKNOWN
     if values.newest is not None and values.base is not None:
-        change = (
-            signed_percent(100 * (values.newest - values.base) / values.base)
-            if is_time and values.base
-            else points(values.newest - values.base)
-        )
-    return name, form(values.newest), form(values.base), change
+        difference = values.newest - values.base
+        in_points = metric.unit == "percent" or not values.base
+        change = points(difference) if in_points else signed_percent(100 * difference / values.base)
+    last = next((one for one in family.change_points if one.metric == metric.key and one.last), None)
+    return name, glued(newest), glued(base), change, since(last) if last else ""
+
+
+def since(change: ChangePoint) -> str:
+    """Write a change of the level: "since job-17 (2026-11-20): 12% slower"."""
+    metric = next(metric for metric in METRICS if metric.key == change.metric)
+    day = "" if change.at_ns is None else f" ({moment(change.at_ns)[:10]})"
+    return f"since {clip(change.id, 80)}{day}: {metric.moved(change.change_percent)}"
 
 
 def _drawing(family: Family) -> Markup | None:
     points = [point for point in family.points if point.step_median_ns is not None]
     if len(points) < 2:
         return None
-    dots = [Dot(float(point.step_median_ns or 0), "other" if not point.comparable else point.mark or "plain") for point in points]
+    changed = {change.id for change in family.change_points if change.metric == STEP.key}
+    dots = [
+        Dot(float(point.step_median_ns or 0), "other" if not point.comparable else point.mark or "plain", point.id in changed)
+        for point in points
+    ]
     steps = [point.step_median_ns for point in points if point.step_median_ns is not None]
     marks = [point.mark for point in points if point.comparable]
     marked = [plural(marks.count("regression"), "regression")] * ("regression" in marks)
     marked += [plural(marks.count("improvement"), "improvement")] * ("improvement" in marks)
+    marked += [plural(sum(dot.changed for dot in dots), "change of the level", "changes of the level")] * any(dot.changed for dot in dots)
     alt = (
         f"Time from step to step of the last {plural(len(points), 'run')}, from {duration(min(steps))} to {duration(max(steps))};"
         f" the newest {duration(steps[-1])}" + (f"; {' and '.join(marked)} marked" if marked else "")

@@ -28,6 +28,7 @@ INDEX_FILES: Final = ("index.html", "index.json", "index.parquet")
 MOST_MARKER: Final = 4 << 20  # bytes of a done-marker; its longest texts are warnings and labels
 _MOST_NAMES: Final = 1000  # files, labels, verdicts and warnings of one run
 _NAME: Final = 200  # characters of the name of a rule
+_CURRENCY: Final = 10  # characters, as --price-per-gpu-hour accepts
 _REPORT_FOLDER: Final = re.compile(r"[0-9a-z]+-[0-9a-z]+")
 _KINDS: Final = frozenset(get_args(Kind))
 _ROOT_RUN: Final = "_whole"  # folder of the run ".", a name that no path can have
@@ -71,15 +72,17 @@ def is_own(row: Row) -> bool:
             return False
     if any(len(names) > _MOST_NAMES for names in (row.written, row.warnings, row.tickets, row.labels, row.verdicts)):
         return False
+    if len(row.currency or "") > _CURRENCY:
+        return False
     return not any(map(_problem, row.written)) and all(len(rule) <= _NAME for rule in row.verdicts)
 
 
 def options_digest(options: ReportOptions) -> str:
     """Return 12 hex digits that change if the options outdate a report.
 
-    The version of postrun, memory, threads, time limits and permissions do not; neither do the defaults of --max-unpacked and
-    --redact."""
+    The version of postrun, memory, threads, time limits and permissions do not; neither do the defaults of --max-unpacked,
+    --redact and --price-per-gpu-hour."""
     without = {"memory_limit", "threads", "mode", "custom_files", "rule_timeout"}
-    without |= {name for name in ("max_unpacked", "redact", "custom_rules") if not getattr(options, name)}
+    without |= {name for name in ("max_unpacked", "redact", "custom_rules", "price_per_gpu_hour") if not getattr(options, name)}
     chosen = {name: getattr(options, name) for name in options.__slots__ if name not in without}
     return hashlib.sha256(json.dumps(chosen, sort_keys=True, default=repr).encode()).hexdigest()[:12]

@@ -32,7 +32,7 @@ from ..ingest.object_store.urls import is_url
 from ..ingest.store.files import check_finished
 from ..report_templates.output.render import PLACES
 from ..version import REPORT, __version__
-from . import hard_limit, places, reasons
+from . import gpu_hours, hard_limit, places, reasons
 from .discover import fingerprint
 from .model import FoundRun, Row, Task
 from .night import marker
@@ -166,7 +166,10 @@ def _make_report(task: Task, work: Path, prepare: Prepare) -> tuple[Report, str 
     try:
         result = api.make_report(
             _opened_run(task, work, prepare), output, selection=_selection(task, work),
-            options=Options(top=options.top, generated_at_ns=task.generated_at_ns, peaks=dict(options.peaks)),
+            options=Options(
+                top=options.top, generated_at_ns=task.generated_at_ns, peaks=dict(options.peaks),
+                price_per_gpu_hour=options.price_per_gpu_hour,
+            ),
             printer=_printer_here() if task.attempt == 1 and "pdf" in options.formats else None,
         )  # fmt: skip
     except RenderError as error:
@@ -400,6 +403,7 @@ def figures(report: Report) -> dict[str, Any]:
         "mfu_percent": tiles.get("mfu"),
         "data_loading_percent": tiles.get("data_loading"),
         "gpu_memory_peak_bytes": max((row.peak for row in report.allocator_memory or ()), default=None),
+        **gpu_hours.columns(report),
         "verdicts": {result.rule: result.verdict for result in report.rules},
         "warnings": report.summary.warnings,
     }

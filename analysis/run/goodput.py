@@ -56,7 +56,7 @@ _EVALUATION: Final = (
     r"(?i)^(run[ _-]?)?(eval|evaluat(e|ion|ing)|valid(ate|ation|ating)?|val)([ _-]?(step|epoch|loop|run|pass|phase))?[ _-]*\d*$"
 )
 _CHECKPOINT: Final = rf"{SAVING}|^((save|saving|write|writing)[ _-]?)?(checkpoint(ing)?|ckpt)([ _-]?(save|saving|write|writing))?[ _-]*\d*$"
-_EVALUATION_PHASE: Final = r"(?i)^(eval|valid|test|predict)"
+EVALUATION_PHASE: Final = r"(?i)^(eval|valid|test|predict)"
 
 _CAPTURE: Final = "Record the complete job with `postrun record`, and mark each training step."
 _NO_JOB: Final = f"The goodput of the job is unknown: the recording contains only a part of the job. {_CAPTURE}"
@@ -143,7 +143,7 @@ def extents(steps: pl.DataFrame) -> pl.DataFrame:
     follows = pl.col("number") == pl.col("number").shift(1).over(of) + 1
     return (
         steps.sort("process", "host_start_ns", "host_duration_ns")
-        .with_columns(training=pl.col("phase").str.contains(_EVALUATION_PHASE).not_().fill_null(True))
+        .with_columns(training=pl.col("phase").str.contains(EVALUATION_PHASE).not_().fill_null(True))
         .with_columns(end=pl.max_horizontal(host_end, pl.col("device_start_ns") + pl.col("device_duration_ns")).cum_max().over(of))
         .with_columns(start=pl.when(follows).then(before).otherwise(pl.max_horizontal("host_start_ns", before)))
         .select("node", "process", "number", "training", "host_start_ns", "start", "end")

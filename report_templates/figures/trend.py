@@ -17,17 +17,19 @@ _LEAST: Final = 0.1  # least range, as a share of its middle, so that noise stay
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """A run. ``kind``: "plain", "other" (not comparable, next to the line), or the change against the runs before it."""
+    """A run. ``kind``: "plain", "other" (not comparable, next to the line), or the change against the runs before it. ``changed``: whether
+    the level changed at this run."""
 
     y: float
     kind: Literal["plain", "other", "regression", "improvement"]
+    changed: bool = False
 
 
 def trend(dots: Sequence[Dot], form: Callable[[float], str]) -> str:
     """Return SVG text in the colors of the page. ``form``: of the numbers.
 
-    The line joins comparable runs. A triangle that points up is a regression, one that points down an improvement, a ring a run that is not
-    comparable, and the large dot the newest run.
+    The line joins comparable runs. A dashed line is before a run at which the level changed. A triangle that points up is a regression, one
+    that points down an improvement, a ring a run that is not comparable, and the large dot the newest run.
     """
     values = [dot.y for dot in dots]
     low, high = min(values), max(values)
@@ -35,7 +37,7 @@ def trend(dots: Sequence[Dot], form: Callable[[float], str]) -> str:
     bottom = middle - span / 2
     wide = WIDTH - _LEFT - _RIGHT
 
-    def x(i: int) -> float:
+    def x(i: float) -> float:
         return _LEFT + wide * i / max(1, len(dots) - 1)
 
     def y(value: float) -> float:
@@ -44,6 +46,7 @@ def trend(dots: Sequence[Dot], form: Callable[[float], str]) -> str:
     body = [_rule(y(high))]
     if low != high:
         body.append(_rule(y(low)))
+    body += [_border(x(i - 0.5)) for i, dot in enumerate(dots) if dot.changed and i]
     line = [(x(i), y(dot.y)) for i, dot in enumerate(dots) if dot.kind != "other"]
     if len(line) > 1:
         body.append('<path class="t-line" d="M' + "L".join(f"{number(px)} {number(py)}" for px, py in line) + '"/>')
@@ -61,6 +64,10 @@ def trend(dots: Sequence[Dot], form: Callable[[float], str]) -> str:
 
 def _rule(y: float) -> str:
     return f'<path class="t-rule" d="M{_LEFT} {number(y)}H{WIDTH - _RIGHT + 5}"/>'
+
+
+def _border(x: float) -> str:
+    return f'<path class="t-change" d="M{number(x)} 2V{HEIGHT - 2}"/>'
 
 
 def _mark(x: float, y: float, kind: str, *, newest: bool) -> str:

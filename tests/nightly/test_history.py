@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from postrun.errors import UsageError
 from postrun.nightly import table
-from postrun.nightly.history import History, Settings, family_of, history, patterns_of
+from postrun.nightly.history import History, Settings, changes_between, family_of, history, patterns_of
 from postrun.nightly.metrics import METRICS, with_limits
 from postrun.nightly.model import Row
 
@@ -383,3 +383,61 @@ def test_nothing_and_nothing_to_compare() -> None:
     assert history_of([]).findings == ()
     past = history_of([run(1, None, status=None, started_ns=None, reported_at_ns=None, duration_ns=None, gpu_name=None)])
     assert (past.findings, [one.runs for one in past.families]) == ((), [1])
+
+
+def test_a_family_has_the_changes_of_the_runs_that_are_like_the_newest() -> None:
+    rows = [run(day, 100 if day % 20 < 8 else 125, gpu_busy_percent=60.0 if day < 12 else 40.0) for day in range(40)]
+    small = [run(day + 0.5, 300 if day < 36 else 500, id=f"job/{day}", gpus=1) for day in range(30, 42)]
+    (family,) = history_of([*small, *rows, run(60, 125)]).families
+    assert [(change.metric, change.id, change.change_percent, change.last) for change in family.change_points] == [
+        ("step", "job/0008.000", 25.0, False),
+        ("step", "job/0020.000", -20.0, False),
+        ("step", "job/0028.000", 25.0, True),
+        ("gpu-busy", "job/0012.000", -20.0, True),
+    ]
+    (family,) = history_of([*small, *rows]).families
+    assert [(change.id, round(change.change_percent)) for change in family.change_points] == [("job/36", 67)]
+    off = Settings(metrics=with_limits(["step=off"], 10.0))
+    assert [change.metric for change in history_of(rows, off).families[0].change_points] == ["gpu-busy"]
+
+
+def priced(day: int, cost: float, price: float = 2.0, currency: str = "USD") -> Row:
+    return run(day, cost_per_step=cost, price_per_gpu_hour=price, currency=currency)
+
+
+def test_costs_are_compared_at_one_price_in_one_currency() -> None:
+    (finding,) = history_of([priced(day, cost) for day, cost in enumerate((1.0, 1.0, 1.0, 1.25))]).findings
+    assert finding.metric == "cost"
+    assert finding.text == "cost per step 1.25 USD, 25.0% more than the median of the 3 comparable runs before (1.00 USD)"
+    for change in ({"price": 2.5}, {"currency": "EUR"}):
+        past = history_of([*(priced(day, 1.0) for day in range(4)), priced(4, 1.25, **change)])  # type: ignore[arg-type]
+        assert past.findings == ()
+        trend = past.families[0].trends["cost_per_step"]
+        assert (trend.newest, trend.base, past.families[0].currency) == (1.25, None, change.get("currency", "USD"))
+    # Runs with an older price are left out of the runs before.
+    mixed = [priced(day, 9.0, price=1.0) if day % 2 else priced(day, 1.0) for day in range(8)]
+    assert [one.change_percent for one in history_of([*mixed, priced(9, 1.25)]).findings] == [25.0]
+    assert history_of([run(day, cost_per_step=None) for day in range(12)]).families[0].change_points == ()
+
+
+# -- a period --------------------------------------------------------------------------------------------------------------
+
+
+def between(rows: list[Row], since: float, until: float) -> tuple[list[str], list[tuple[str, str]]]:
+    frame = table.frame(rows, family=pl.Series(["job"] * len(rows), dtype=pl.String))
+    findings, changes = changes_between(frame, Settings(), START + round(since * DAY), START + round(until * DAY))
+    return [finding.id for finding in findings], [(change.metric, change.id) for change in changes]
+
+
+def test_what_became_worse_in_a_period() -> None:
+    rows = [run(day, 100 if day < 10 else 130) for day in range(20)]
+    assert between(rows, 9, 16) == (["job/0010.000", "job/0011.000", "job/0012.000", "job/0013.000"], [("step", "job/0010.000")])
+    # Later runs do not count, and three runs are too few for a level.
+    assert between(rows, 7, 13) == (["job/0010.000", "job/0011.000", "job/0012.000"], [])
+    assert between(rows, 14, 20) == ([], [])
+    faster = [run(day, 100 if day < 10 else 70) for day in range(20)]
+    assert between(faster, 9, 16) == ([], [])
+    # 9% is less than the limit; and a level that came back does not count.
+    assert between([run(day, 100 if day < 10 else 109) for day in range(20)], 9, 16) == ([], [])
+    back = [run(day, 130 if 8 <= day < 14 else 100) for day in range(20)]
+    assert between(back, 7, 20)[1] == []

@@ -251,7 +251,7 @@ def test_open_runs_of_another_shard_stay_until_a_night_looks_at_all(out: Countin
 def test_rows_of_older_markers_and_tables_are_read(out: Counting) -> None:
     """They lack later columns; a table without these is not used as a cache."""
     old = json.loads(nights.marker(reported(1)))
-    for name in ("gpu_busy_percent", "gpu_active_derived"):
+    for name in ("gpu_busy_percent", "gpu_active_derived", "allocated_ns", "cost_per_step"):
         del old[name]
     out.write(places.done("job/0001"), json.dumps(old).encode())
     mark(out, reported(2, gpu_busy_percent=11.5, gpu_active_derived=True))
@@ -347,8 +347,23 @@ def test_findings_stand_in_the_index_and_the_newest_runs(out: Counting, monkeypa
     assert [one.id for one in index.regressions] == ["job/0004"]
     (family,) = data["families"]
     assert (family["name"], family["runs"], family["trends"]["step_median_ns"]) == ("job", 5, {"newest": 130, "base": 100.0, "runs": 4})
+    assert "currency" not in family
     # Others' settings, others' findings.
     assert night(out, settings=Settings(metrics=with_limits((), 40.0))).findings == ()
+
+
+def test_families_have_their_change_points(out: Counting) -> None:
+    mark(out, *(reported(day, step_median_ns=100 if day < 6 else 120, cost_per_step=1.0, currency="USD") for day in range(12)))
+    night(out)
+    (family,) = json.loads(out.read("index.json"))["families"]
+    ended = START + 6 * DAY
+    assert family["currency"] == "USD"
+    assert family["change_points"] == [
+        {
+            "family": "job", "metric": "step", "id": "job/0006", "at_ns": ended, "ended_ns": ended + DAY // 10, "before": 100.0,
+            "after": 120.0, "change_percent": 20.0, "worse": True, "runs_before": 6, "runs": 6, "last": True,
+        },
+    ]  # fmt: skip
 
 
 def test_both_indexes_have_the_same_columns_and_values(out: Counting) -> None:

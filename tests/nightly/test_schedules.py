@@ -170,7 +170,7 @@ def _cron_commands(schedules: Path) -> list[str]:
 @pytest.mark.parametrize("first", [0, 1])
 def test_the_lines_for_cron_mail_each_broken_run_once(first: int, schedules: Path, source: Path, out: Path) -> None:
     """Whichever line comes first to a run prints and fails; then both are silent."""
-    commands = _cron_commands(schedules)
+    *commands, weekly = _cron_commands(schedules)
     assert len(commands) == 2
     (source / "bad").mkdir()
     (source / "bad" / "trace.json").write_text("no trace")
@@ -181,6 +181,9 @@ def test_the_lines_for_cron_mail_each_broken_run_once(first: int, schedules: Pat
         printed.append((done.exit_code, done.output.strip()))
     assert printed == [(3, "postrun: --fail-on: no report of bad"), (0, ""), (0, "")]
     assert indexed(out) == sorted((*RUNS, "bad"))
+    done = CliRunner().invoke(main, [*shlex.split(weekly.replace("/data/reports", str(out)))[1:]], env=QUICK)
+    assert (done.exit_code, done.stdout.splitlines()[1]) == (0, f"{out}/digest.html")
+    assert (out / "digest.html").stat().st_mode & 0o777 == 0o644
 
 
 def test_every_schedule_of_nights_alarms(schedules: Path) -> None:

@@ -26,6 +26,7 @@ from postrun.ingest.object_store import objects as stores
 from postrun.ingest.object_store.objects import ChangedError
 from postrun.ingest.object_store.open import open_objects
 from postrun.nightly import engines, places, work
+from postrun.nightly.gpu_hours import column
 from postrun.nightly.model import FoundRun, Row, row_of
 from postrun.nightly.worker_process import WorkerDied
 from postrun.simulate import Problems, write_demo
@@ -127,6 +128,15 @@ def test_the_row_says_what_was_simulated_and_what_the_report_says(tmp_path: Path
     lines = [json.loads(line) for path in (tmp_path / "in").rglob("*.algo-1.json") for line in path.read_text().splitlines()]
     used = [one["Value"] for one in lines if one["Dimension"] == "GPUUtilization"]
     assert row.gpu_utilization_percent == pytest.approx(statistics.mean(used), rel=0.01)  # the report's curve has 400 points at most
+    allocated = 2 * data["job_statistics"]["duration_ns"]
+    times = {part["name"]: part["time_ns"] for part in data["goodput"]["parts"]}
+    assert row.allocated_ns == allocated == sum(getattr(row, column(name)) or 0 for name in times)
+    for name, time in times.items():
+        assert (getattr(row, column(name)) is None) == (time is None)
+        assert time is None or abs(getattr(row, column(name)) - time * 2 / data["goodput"]["ranks"]) <= 1
+    assert row.sampled_ns == pytest.approx(allocated, rel=0.01)
+    # Stretches of the job in which every sample is 0 are less than all samples of 0.
+    assert row.inactive_ns == pytest.approx(allocated * sum(value == 0 for value in used) / len(used), rel=0.1)
     assert row.gpu_memory_percent is None  # the simulated profiler records the memory controller
     assert row.duration_ns == data["job_statistics"]["duration_ns"]
     assert row.started_ns == data["run"]["started_at_ns"]

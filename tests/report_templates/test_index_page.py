@@ -170,6 +170,26 @@ def sentence(rows: list[Row]) -> str:
     return headline(made_of(rows)).replace("\u00a0", " ")
 
 
+def test_a_family_shows_since_when_its_level_is_as_it_is() -> None:
+    rows = [
+        run(
+            f"gpt/{day:02}", name=f"gpt-{day}", started_ns=START + day * DAY, duration_ns=DAY // 8, gpus=8, ranks=8, status="completed",
+            step_median_ns=(200 if day < 8 else 225) * 10**6, gpu_busy_percent=60.0 if day < 12 else 45.0, cost_per_step=0.0125,
+            price_per_gpu_hour=2.5, currency="<b>",
+        )
+        for day in range(24)
+    ]  # fmt: skip
+    page = index_page(made_of(rows))
+    text = Reading(page).text
+    assert "since gpt/08 (2026-11-29): 12.5% slower" in text
+    assert "since gpt/12 (2026-12-03): 15 points less" in text
+    assert text.count("since gpt") == 2
+    assert "0.0125 <b>" in text
+    assert page.count('class="t-change"') == 1
+    assert "change of the level" not in index_page(made_of(small()))
+    assert "1\u00a0change of the level marked" in page
+
+
 def test_the_headline_names_the_worst_run() -> None:
     assert sentence([]) == "There are no runs yet."
     healthy = [row for row in small() if row.state == "reported" and row.id != "gpt/5"]
@@ -278,6 +298,13 @@ def test_the_page_is_the_one_that_was_looked_at() -> None:
 
 
 # -- drawings --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_change_is_marked_before_its_run() -> None:
+    dots = [Dot(100, "plain")] * 4 + [Dot(120, "plain", changed=True)] + [Dot(120, "plain")] * 4
+    (at,) = re.findall(r'class="t-change" d="M([\d.]+) ', trend(dots, str))
+    places = [float(x) for x in re.findall(r'<circle class="t-dot" cx="([\d.]+)"', trend(dots, str))]
+    assert places[3] < float(at) < places[4]
 
 
 def test_a_trend_is_as_high_as_its_numbers_and_marks_by_shape() -> None:
