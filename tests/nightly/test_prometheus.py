@@ -17,6 +17,7 @@ import click
 import pytest
 from call_nightly import nightly
 from postrun.errors import InputError, PostrunError, UsageError
+from postrun.nightly import prometheus
 from postrun.nightly.event_log import EventLog, night_log
 from postrun.nightly.hard_limit import reason
 from postrun.nightly.history import Finding
@@ -25,6 +26,8 @@ from postrun.nightly.night import Night
 from postrun.nightly.prometheus import Ended, checked, write
 from postrun.nightly.run_night import Result
 from postrun.nightly.worker_process import WorkerDied
+
+NO_SPACE = "night.prom: No space left on device; check --metrics"
 
 
 class Sample(NamedTuple):
@@ -255,6 +258,30 @@ def test_a_night_writes_both(source: Path, tmp_path: Path) -> None:
     assert str(tmp_path) not in "".join(log.read_text().splitlines()[4:])
     assert nightly(tmp_path / "absent", *arguments[1:]).exit_code == 4
     assert (lines(log)[-1]["event"], lines(log)[-1]["exit_code"]) == ("night_ended", 4)
+
+
+def test_a_file_that_cannot_be_written_hides_no_alarm(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run is not reported again, so this night alone can report it."""
+
+    def full(*_: object) -> None:
+        raise PostrunError(NO_SPACE)
+
+    monkeypatch.setattr(prometheus, "write", full)
+    arguments = (source, "--out", tmp_path / "out", "--engine", "none", "--settle", "0", "--metrics", tmp_path / "night.prom", "--quiet")
+    done = nightly(*arguments, "--fail-on", "error")
+    assert done.exit_code == 3
+    assert done.stderr.splitlines() == ["postrun: --fail-on: no report of bad", f"postrun: {NO_SPACE}"]
+    assert nightly(*arguments, "--fail-on", "error").exit_code == 1
+
+
+def test_a_quiet_night_that_stops_early_names_the_reason(source: Path, tmp_path: Path) -> None:
+    """Cron mails only what is printed."""
+    (source / "bad2").mkdir()
+    (source / "bad2" / "trace.json").write_text("no trace at all")
+    arguments = (source, "--out", tmp_path / "out", "--engine", "none", "--settle", "0", "--max-failures", "0", "--quiet")
+    done = nightly(*arguments)
+    assert done.exit_code == 1
+    assert done.stderr == "postrun: the night ended early: more than 0 runs failed (--max-failures)\n"
 
 
 def test_links_of_a_night_are_not_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
