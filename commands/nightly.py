@@ -284,14 +284,20 @@ def _attach(
     quiet: bool,
     log: EventLog,
 ) -> list[dict[str, str]]:
-    """Open or update every ticket; return the outcome of each, or its error."""
+    """Open or update every ticket; return the outcome of each, or its error.
+
+    A server that does not answer gets one message, so that a night does not wait minutes for each of the others."""
     from ..nightly import notify
     from ..nightly.night import record_ticket
+    from ..tickets.http import TicketError, UnreachableError
 
     sent = []
+    unreachable = set()
     for action in notify.actions(rules, rows, regressed, patterns):
         link = None
         try:
+            if action.target.server in unreachable:
+                raise TicketError("not sent, because the server did not answer the message before")
             link = None if action.row is None else addresses.of_ticket(action.row)
             line, ticket = notify.send(action, addresses.out.read, link=link)
             sent.append({"rule": action.rule, "to": action.target.text, "run": action.message.run, "outcome": line})
@@ -300,6 +306,8 @@ def _attach(
             if not quiet:
                 echo_line(f"ticket: {line}", err=True)
         except (PostrunError, OSError) as error:
+            if isinstance(error, UnreachableError):
+                unreachable.add(action.target.server)
             signature = (link or "").partition("?")[2]  # a server may repeat what it refuses
             text = str(error).replace(signature, "***") if signature else str(error)
             echo(f"postrun: --attach: {action.rule}: {action.target.text}: {text}", err=True)

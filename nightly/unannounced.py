@@ -21,7 +21,9 @@ _CLAIM: Final = re.compile(rf"{FOLDER}/([0-9a-f]{{32}})\.claim\.json")
 
 @contextmanager
 def announcing(claims: Claims, works: bool) -> Iterator[None]:
-    """Have the claim of this night inside the block if it ``works``; an exception leaves the claim to the next night."""
+    """Have the claim of this night inside the block if it ``works``.
+
+    An exception leaves the claim to the next night."""
     path = f"{FOLDER}/{claims.night}.claim.json"
     if works:
         claims.take(path)
@@ -38,8 +40,8 @@ def of_ended_nights(out: Objects, claims: Claims) -> Iterator[frozenset[str]]:
     """Take over the claims of ended nights, and yield the ids of these nights.
 
     The claims are given back after the block; an exception leaves them to the next night."""
-    found = (_CLAIM.fullmatch(file.path) for file in list(out.list(f"{FOLDER}/")))
-    ended = {match[1]: match[0] for match in found if match and match[1] != claims.night and claims.take_over(match[0])}
+    matches = (_CLAIM.fullmatch(file.path) for file in list(out.list(f"{FOLDER}/")))
+    ended = {match[1]: match[0] for match in matches if match and match[1] != claims.night and claims.take_over(match[0])}
     try:
         yield frozenset(ended)
     except BaseException:

@@ -314,6 +314,33 @@ def test_links_of_a_night_are_not_logged(tmp_path: Path, monkeypatch: pytest.Mon
     assert "5ecret" not in (tmp_path / "log").read_text() + capsys.readouterr().err + json.dumps(done)
 
 
+def test_a_server_that_does_not_answer_gets_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five tries of a minute each for all tickets of a night would take hours."""
+    from postrun.commands.nightly import _attach
+    from postrun.ingest.object_store.open import open_objects
+    from postrun.nightly import notify
+    from postrun.nightly.addresses import Addresses
+    from postrun.tickets.http import HttpError, UnreachableError
+
+    tried = []
+
+    def send(action: Any, read: Any, *, link: str) -> tuple[str, str]:
+        tried.append(action.target.text)
+        if action.target.kind == "gitea":
+            raise UnreachableError("no answer within 60 s; tried 5 times")
+        raise HttpError("refuses it", 422, "")
+
+    monkeypatch.setattr(notify, "send", send)
+    places = ("gitea:o/r", "gitea:o/another", "jira:PERF", "gitea:https://tickets.example.org/o/r/issues/7")
+    tables = [{"name": place, "to": place, "verdicts": ["any"], "per": "run"} for place in places]
+    rows = [row(name, verdicts={"IOBottleneck": "IssuesFound"}) for name in "ab"]
+    with night_log(None) as log:
+        sent = _attach(notify.rules({"rule": tables}, "rules.toml"), Addresses(open_objects(tmp_path)), rows, (), (), True, log)
+    assert tried == ["gitea:o/r", "jira:PERF", "jira:PERF", places[3]]
+    assert len(sent) == 2 * len(places)
+    assert sum("did not answer the message before" in one["error"] for one in sent) == 4
+
+
 @pytest.mark.parametrize(
     ("problem", "fault"),
     [

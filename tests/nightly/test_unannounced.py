@@ -24,7 +24,7 @@ def out(tmp_path: Path) -> Objects:
 
 
 def expire(out: Objects) -> None:
-    """Every claim reads as that of a night that was killed on another machine, some time ago."""
+    """Every claim reads as that of a night that was killed on another machine."""
     for file in list(out.list("nights/")):
         out.write(file.path, json.dumps({**json.loads(out.read(file.path)), "host": "gone", "expires_ns": 1}).encode())
 
@@ -76,7 +76,7 @@ def test_only_runs_with_an_outcome_are_announced() -> None:
 
 
 def test_a_failed_run_of_a_killed_night_is_an_alarm_of_the_next(tmp_path: Path, out: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
-    source, place = tmp_path / "source", tmp_path / "out"
+    source, folder = tmp_path / "source", tmp_path / "out"
     (source / "bad").mkdir(parents=True)
     (source / "bad" / "x.pt.trace.json").write_text('{"traceEvents": [')
 
@@ -85,13 +85,13 @@ def test_a_failed_run_of_a_killed_night_is_an_alarm_of_the_next(tmp_path: Path, 
 
     with monkeypatch.context() as patch:
         patch.setattr(summary, "matched", killed)
-        assert nightly(source, "--out", place, *OPTIONS).exit_code == 130
-    alive = told(source, "--out", place, *OPTIONS)  # its process lives
+        assert nightly(source, "--out", folder, *OPTIONS).exit_code == 130
+    alive = told(source, "--out", folder, *OPTIONS)  # its process lives
     assert (alive["failed"], alive["taken_over"]) == ([], [])
     expire(out)
-    done = nightly(source, "--out", place, *OPTIONS, "--json")
+    done = nightly(source, "--out", folder, *OPTIONS, "--json")
     assert (done.exit_code, json.loads(done.stdout)["failed"], json.loads(done.stdout)["taken_over"]) == (3, [], ["bad"])
     assert "postrun: --fail-on: no report of bad\n" in done.stderr
     assert "1 run of a night that was ended too early; --fail-on and --attach include them now" in done.stderr
-    assert told(source, "--out", place, *OPTIONS)["taken_over"] == []
+    assert told(source, "--out", folder, *OPTIONS)["taken_over"] == []
     assert not list(out.list("nights/"))
