@@ -23,12 +23,6 @@ def out(tmp_path: Path) -> Objects:
     return open_objects(tmp_path / "out")
 
 
-def expire(out: Objects) -> None:
-    """Every claim reads as that of a night that was killed on another machine."""
-    for file in list(out.list("nights/")):
-        out.write(file.path, json.dumps({**json.loads(out.read(file.path)), "host": "gone", "expires_ns": 1}).encode())
-
-
 def test_a_night_that_announces_leaves_nothing(out: Objects) -> None:
     with Claims(out) as first, announcing(first, True), Claims(out) as second, of_ended_nights(out, second) as ended:
         assert ended == frozenset()  # the first one lives
@@ -40,13 +34,11 @@ def test_a_night_that_announces_leaves_nothing(out: Objects) -> None:
 def test_an_ended_night_is_taken_over_once(out: Objects) -> None:
     with pytest.raises(KeyboardInterrupt), Claims(out) as killed, announcing(killed, True):
         raise KeyboardInterrupt
-    expire(out)
     with Claims(out) as second, suppress(KeyboardInterrupt), of_ended_nights(out, second) as ended:
         assert ended == {killed.night}
         with Claims(out) as third, of_ended_nights(out, third) as nothing:
             assert nothing == frozenset()
         raise KeyboardInterrupt  # the second one is also killed
-    expire(out)
     for expected in ({killed.night}, set()):
         with Claims(out) as fourth, of_ended_nights(out, fourth) as ended:
             assert ended == expected
@@ -86,12 +78,23 @@ def test_a_failed_run_of_a_killed_night_is_an_alarm_of_the_next(tmp_path: Path, 
     with monkeypatch.context() as patch:
         patch.setattr(summary, "matched", killed)
         assert nightly(source, "--out", folder, *OPTIONS).exit_code == 130
-    alive = told(source, "--out", folder, *OPTIONS)  # its process lives
-    assert (alive["failed"], alive["taken_over"]) == ([], [])
-    expire(out)
+    assert list(out.list("nights/"))
     done = nightly(source, "--out", folder, *OPTIONS, "--json")
     assert (done.exit_code, json.loads(done.stdout)["failed"], json.loads(done.stdout)["taken_over"]) == (3, [], ["bad"])
     assert "postrun: --fail-on: no report of bad\n" in done.stderr
     assert "1 run of a night that was ended too early; --fail-on and --attach include them now" in done.stderr
     assert told(source, "--out", folder, *OPTIONS)["taken_over"] == []
     assert not list(out.list("nights/"))
+
+
+def test_the_claim_of_a_night_that_was_killed_expires(out: Objects) -> None:
+    with Claims(out, lease_s=2) as killed, announcing(killed, True):
+        (file,) = out.list("nights/")
+        content = json.loads(out.read(file.path))
+        killed_id = "0" * 32
+        out.write(f"nights/{killed_id}.claim.json", json.dumps({**content, "night": killed_id, "host": "gone"}).encode())
+        with Claims(out, lease_s=2) as night, of_ended_nights(out, night) as ended:
+            assert ended == frozenset()
+        out.write(f"nights/{killed_id}.claim.json", json.dumps({**content, "night": killed_id, "host": "gone", "expires_ns": 1}).encode())
+        with Claims(out, lease_s=2) as night, of_ended_nights(out, night) as ended:
+            assert ended == {killed_id}
