@@ -6,6 +6,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -14,7 +15,7 @@ import click
 from click.core import ParameterSource
 
 from .. import modes, option_values
-from ..errors import InputError, UsageError
+from ..errors import InputError, PostrunError, UsageError
 from ..messages import echo, echo_line
 from ..nightly import options as words
 from .parts import CONFIG, FILE_SETTINGS, VERBOSITY, Listed, Number, bad_parameter, option, parsed, print_json, progress_line, with_options
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from ..nightly.model import ReportOptions, Row
     from ..nightly.night import Night, Wanted
     from ..nightly.notify import Rule
-    from ..nightly.run_night import Parts
+    from ..nightly.run_night import Parts, Result
     from ..report_templates.text.look import Look
 
 _LONGEST_S: Final = 86_400 * 30
@@ -232,36 +233,44 @@ def _nightly(log: EventLog, source: str, quiet: bool, verbose: bool, as_json: bo
         from ..nightly import notify
 
         rules = notify.load(options["attach"])
-    if options["index_only"]:
-        result = course.index_only(wanted, parts)
-        rows = list(result.rows.values())
-    else:
-        with progress_line(quiet, verbose) as progress:
+    with progress_line(quiet, verbose) as progress:
+        if options["index_only"]:
+            ending: AbstractContextManager[Result] = nullcontext(course.index_only(wanted, parts))
+        else:
             progress("looking for runs", None)
             tell = partial(_report_progress, progress, quiet, log)
-            result = course.full_night(wanted, parts, tell, partial(_check_found, source, verbose))
+            ending = course.full_night(wanted, parts, tell, partial(_check_found, source, verbose))
+        with ending as result:
             progress("", None)
-        rows = result.night.rows
-    regressed = course.regressions(result, rows)
-    log.write("index_written", index=course.displayed(out.place(places.INDEX_FILES[0]), wanted.options.redact), runs=len(result.rows))
-    sent = [] if rules is None else _attach(rules, addresses, rows, regressed, options["families"], quiet, log)
+            index = course.displayed(out.place(places.INDEX_FILES[0]), wanted.options.redact)
+            log.write("index_written", index=index, runs=len(result.rows))
+            rows = list(result.rows.values()) if options["index_only"] else [*result.night.rows, *result.taken_over]
+            regressed = course.regressions(result, rows)
+            # Alarms come first: a full disk must not hide them.
+            matched = texts.matched(rows, [texts.regression_line(one) for one in regressed], fail_on)
+            if matched:
+                echo(f"postrun: --fail-on: {matched}", err=True)
+            if quiet and result.night.stopped is not None:
+                echo(f"postrun: the night ended early: {result.night.stopped}", err=True)
+            sent = [] if rules is None else _attach(rules, addresses, rows, regressed, options["families"], quiet, log)
     _print(texts.lines(result, out), texts.summary(result, out, regressed, sent), as_json, quiet)
     for line in (
         () if quiet else (*map(texts.regression_line, regressed), *texts.notes(result), *texts.closed(wanted.out, wanted.options.mode))
     ):
         echo_line(f"note: {line}", err=True)
-    matched = texts.matched(rows, [texts.regression_line(one) for one in regressed], fail_on)
     unsent = any("error" in one for one in sent)
+    if unsent:
+        echo("postrun: what could not be sent is sent, once, by another call with --index-only", err=True)
     code = 3 if matched else 1 if unsent or result.night.stopped is not None else 0
     if options["metrics"] is not None:
         from ..nightly import prometheus
 
         ended = prometheus.Ended(result, rows, code, log.seconds, time.time())
-        prometheus.write(options["metrics"], ended, displayed_out)
-    if matched:
-        echo(f"postrun: --fail-on: {matched}", err=True)
-    elif unsent:
-        echo("postrun: what could not be sent is sent, once, by another call with --index-only", err=True)
+        try:
+            prometheus.write(options["metrics"], ended, displayed_out)
+        except PostrunError as error:
+            echo(f"postrun: {error}", err=True)
+            code = code or error.exit_code
     if code:
         sys.exit(code)
 
@@ -275,15 +284,20 @@ def _attach(
     quiet: bool,
     log: EventLog,
 ) -> list[dict[str, str]]:
-    """Open or update every ticket; return the outcome of each, or its error."""
-    from ..errors import PostrunError
+    """Open or update every ticket; return the outcome of each, or its error.
+
+    A server that does not answer gets one message, so that a night does not wait minutes for each of the others."""
     from ..nightly import notify
     from ..nightly.night import record_ticket
+    from ..tickets.http import TicketError, UnreachableError
 
     sent = []
+    unreachable = set()
     for action in notify.actions(rules, rows, regressed, patterns):
         link = None
         try:
+            if action.target.server in unreachable:
+                raise TicketError("not sent, because the server did not answer the message before")
             link = None if action.row is None else addresses.of_ticket(action.row)
             line, ticket = notify.send(action, addresses.out.read, link=link)
             sent.append({"rule": action.rule, "to": action.target.text, "run": action.message.run, "outcome": line})
@@ -292,6 +306,8 @@ def _attach(
             if not quiet:
                 echo_line(f"ticket: {line}", err=True)
         except (PostrunError, OSError) as error:
+            if isinstance(error, UnreachableError):
+                unreachable.add(action.target.server)
             signature = (link or "").partition("?")[2]  # a server may repeat what it refuses
             text = str(error).replace(signature, "***") if signature else str(error)
             echo(f"postrun: --attach: {action.rule}: {action.target.text}: {text}", err=True)

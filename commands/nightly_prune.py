@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from .report_options import size_of
 
 if TYPE_CHECKING:
     from ..nightly.model import Row
+    from ..nightly.prune import Removal
 
 PRUNE_OPTIONS = [
     option("--older-than", callback=parsed(lambda text: words.moment(text, time.time_ns())), metavar="TIME",
@@ -43,7 +44,6 @@ def nightly_prune(out: str, as_json: bool, **options: Any) -> None:
 
     Nothing is removed without --delete. Runs keep their figures in the index and are not reported again; their done.json stays.
     """
-    from ..analysis.toolkit.wording import plural
     from ..ingest.object_store.open import open_objects
     from ..nightly import prune as pruning
     from ..nightly.index import Book
@@ -67,26 +67,34 @@ def nightly_prune(out: str, as_json: bool, **options: Any) -> None:
         options["ticketed"],
     )
     planned = pruning.plan(rows, pruning.reports_of(output.list(f"{RUNS}/"), rows), policy, options["families"])
-    removed = list(pruning.remove(output, planned.removals)) if options["delete"] else list(planned.removals)
+    removed: list[Removal] = []
+    try:
+        for removal in pruning.remove(output, planned.removals) if options["delete"] else planned.removals:
+            removed.append(removal)
+    finally:  # an error of the store must not hide what was removed before it
+        _print(removed, planned.kept, options["delete"], as_json)
+
+
+def _print(removed: Sequence[Removal], kept: Sequence[str], delete: bool, as_json: bool) -> None:
+    from ..analysis.toolkit.wording import plural
+
     if as_json:
         print_json({
-            "deleted": options["delete"],
+            "deleted": delete,
             "bytes": sum(removal.bytes for removal in removed),
             "runs": [
                 {"id": removal.row.id, "why": removal.why, "files": len(removal.files), "bytes": removal.bytes} for removal in removed
             ],
-            "kept_for_tickets": list(planned.kept),
+            "kept_for_tickets": list(kept),
         })  # fmt: skip
         return
     for removal in removed:
         echo_line(f"{removal.row.id}: {plural(len(removal.files), 'file')}, {removal.bytes / 1e6:.1f} MB: {removal.why}")
-    if planned.kept:
-        echo_line(
-            f"note: {plural(len(planned.kept), 'report')} kept because of a ticket with a link to it; --ticketed removes them too", err=True
-        )
-    if options["delete"] and removed:
+    if kept:
+        echo_line(f"note: {plural(len(kept), 'report')} kept because of a ticket with a link to it; --ticketed removes them too", err=True)
+    if delete and removed:
         echo_line("note: the next `postrun nightly`, or one with --index-only, takes them out of the index", err=True)
-    done = "removed" if options["delete"] else "would be removed; --delete does it"
+    done = "removed" if delete else "would be removed; --delete does it"
     echo_line(f"{sum(removal.bytes for removal in removed) / 1e6:.1f} MB of {plural(len(removed), 'run')} {done}")
 
 

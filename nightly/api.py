@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -25,9 +25,10 @@ _SPLIT_ABOVE: Final = 4_000_000_000  # bytes; as --split-above
 
 @dataclass(frozen=True, slots=True)
 class NightResult:
-    """The result of a night. ``reported``, ``failed``: rows of the runs of this night. ``rows``: of every run in the index, by id.
+    """The result of a night. ``reported``, ``failed``: rows of the runs of this night, and of nights that were killed before they returned.
 
-    ``regressions``: of this night's runs. ``index``: address of index.html. ``stopped``: why the night ended early, or None.
+    ``rows``: of every run in the index, by id. ``regressions``: of the reported runs. ``index``: address of index.html. ``stopped``:
+    why the night ended early, or None.
     """
 
     reported: tuple[Row, ...]
@@ -80,11 +81,11 @@ def run_night(
         pool = engines.executor("processes", workers=workers, timeout_s=timeout_s, memory_bytes=memory)
         return partials.splitting(pool, _SPLIT_ABOVE)
 
-    result = course.full_night(wanted, course.Parts(book.known, book.write, opened, report_run, book.refused))
-    rows: Sequence[Row] = result.night.rows
+    with course.full_night(wanted, course.Parts(book.known, book.write, opened, report_run, book.refused)) as result:
+        rows = (*result.night.rows, *result.taken_over)
     return NightResult(
         reported=tuple(row for row in rows if row.state == "reported"),
-        failed=tuple(result.night.failed),
+        failed=tuple(row for row in rows if row.state == "failed"),
         rows=result.rows,
         regressions=tuple(course.regressions(result, rows)),
         index=f"{out_place.rstrip('/')}/index.html",

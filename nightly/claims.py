@@ -104,6 +104,24 @@ class Claims:
             if claim is not None and claim.get("night") == self.night:
                 self._out.delete(path)
 
+    def take_over(self, path: str) -> bool:
+        """Take the claim of a night that has ended; return False if it was given back."""
+        now = self._out.head(path)
+        claim = None if now is None else self._read(path)
+        if now is None or claim is None or not self._free(claim) or not self._out.replace(path, self._text(), now.etag):
+            return False
+        self._holds(path)
+        return True
+
+    def leave(self, path: str) -> None:
+        """Leave the claim to the next night, which can take it over at once."""
+        with self._lock:
+            self._held.discard(path)
+        with suppress(InputError, OSError):  # it expires
+            now, claim = self._out.head(path), self._read(path)
+            if now is not None and claim is not None and claim.get("night") == self.night:
+                self._out.replace(path, json.dumps({**claim, "expires_ns": self._clock()}).encode(), now.etag)
+
     def holder(self, path: str) -> str | None:
         """Describe the process that has the claim; None if nobody has it."""
         claim = self._read(path)
@@ -126,7 +144,7 @@ class Claims:
                 if claim is None or self._free(claim):
                     del first[path]
                     yield path
-                elif claim != first[path] or claim.get("host") == socket.gethostname():
+                elif claim != first[path] or (claim.get("host") == socket.gethostname() and _is_visible(claim.get("began"))):
                     del first[path]
             if first and time.monotonic() > until:
                 return
@@ -196,12 +214,13 @@ class Claims:
 def _dead(pid: Any, began: Any) -> bool:
     """Decide whether no process of this machine has this id and this start.
 
-    A container that is started again has the same host name and ids; another machine may also have them, which the boot shows."""
+    A container that is started again has the same host name and ids; another machine may also have them, which the boot shows. Processes
+    of another container of this machine are not visible."""
     if not isinstance(pid, int) or pid <= 0:
         return True
-    here, there = _began(os.getpid()), began if isinstance(began, str) else ""
-    if here is not None and there and there.split()[0] != here.split()[0]:
+    if not _is_visible(began):
         return False
+    there = began if isinstance(began, str) else ""
     with suppress(OSError, OverflowError):
         try:
             os.kill(pid, 0)
@@ -211,12 +230,21 @@ def _dead(pid: Any, began: Any) -> bool:
     return now is not None and there not in ("", now)
 
 
-def _began(pid: int) -> str | None:
-    """Return an id of the start of a process: of its boot, and the ticks since.
+def _is_visible(began: Any) -> bool:
+    """Decide whether this process could see a process with this start.
 
-    None if the system does not provide them."""
+    Both must have the same boot and namespace of process ids; unknown counts as the same."""
+    here = _began(os.getpid())
+    return here is None or not isinstance(began, str) or not began or began.split()[0] == here.split()[0]
+
+
+def _began(pid: int) -> str | None:
+    """Return an id of the start of a process.
+
+    It has the boot, this process's namespace of process ids, and the ticks since the boot. None if the system does not provide them."""
     try:
         stat, boot = Path(f"/proc/{pid}/stat").read_text(), Path("/proc/sys/kernel/random/boot_id").read_text()
+        namespace = Path("/proc/self/ns/pid").stat().st_ino
     except OSError:
         return None
-    return f"{boot.strip()} {stat.rpartition(')')[2].split()[19]}"
+    return f"{boot.strip()}/{namespace} {stat.rpartition(')')[2].split()[19]}"

@@ -271,8 +271,9 @@ def _ordered(runs: pl.DataFrame) -> pl.DataFrame:
         .filter(pl.col("state") == "reported")
         .select(
             "id", "name", *_SERIES, *TRENDS, *_PRICE, "verdicts",
-            at_ns=pl.coalesce("started_ns", "reported_at_ns"),
-            ended_ns=pl.coalesce(pl.col("started_ns") + pl.col("duration_ns").fill_null(0), "reported_at_ns"),
+            # No run is later than its report: a job whose clock is ahead would make all findings of the others old.
+            at_ns=pl.min_horizontal("started_ns", "reported_at_ns"),
+            ended_ns=pl.min_horizontal(pl.col("started_ns") + pl.col("duration_ns").fill_null(0), "reported_at_ns"),
             comparable=pl.col("status").is_null() | pl.col("status").is_in(_COMPARABLE),
             issues=pl.sum_horizontal(
                 pl.lit(0),

@@ -108,7 +108,8 @@ class ReportOptions:
 class Task:
     """One run to report: an idempotent unit of work for any worker on any machine. ``source`` and ``out`` are URLs or folders; reports are
     written to ``runs/<id>/<first 16 digits of fingerprint>-<of options>/`` below ``out``. ``attempt``: from the second one, the step that
-    may have ended the first worker runs in a process of its own. ``tickets``: that link to the run's report."""
+    may have ended the first worker runs in a process of its own. ``tickets``: that link to the run's report. ``night``:
+    its id."""
 
     run: FoundRun
     source: str
@@ -117,6 +118,7 @@ class Task:
     generated_at_ns: int
     attempt: int = 1
     tickets: tuple[str, ...] = ()
+    night: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +143,7 @@ class Row:
     reported_at_ns: int | None = None
     report_version: int | None = None  # version.REPORT of the postrun that tried
     postrun: str | None = None  # its version
+    night: str | None = None  # id of the night that reported it (unannounced.py)
     name: str | None = None
     labels: dict[str, str] = field(default_factory=dict)
     status: str | None = None  # of the job: completed, failed, stopped, partial, unknown

@@ -363,7 +363,9 @@ class _Handing:
 
     def _task(self, decision: Decision, attempt: int) -> Task:
         at = self.wanted.generated_at_ns if self.wanted.generated_at_ns is not None else self.began_ns
-        return Task(decision.run, self.wanted.source, self.wanted.out, self.wanted.options, at, attempt, _tickets(decision))
+        return Task(
+            decision.run, self.wanted.source, self.wanted.out, self.wanted.options, at, attempt, _tickets(decision), self.claims.night
+        )
 
     def _finished(self, decision: Decision, future: Future[Row], attempt: int) -> bool:
         """Record the outcome of a run; return False if it failed and is tried again."""
@@ -402,7 +404,7 @@ class _Handing:
         row = Row(
             id=run.id, state="failed", kind=run.kind, fingerprint=run.fingerprint, options=self.digest, bytes=decision.bytes,
             files=decision.files, reason=reason, attempts=attempts, reported_at_ns=time.time_ns(), report_version=REPORT,
-            postrun=__version__, tickets=_tickets(decision),
+            postrun=__version__, tickets=_tickets(decision), night=self.claims.night,
         )  # fmt: skip
         if worker_row is not None:
             names = ("fingerprint", "bytes", "files", "seconds", "folder", "written")

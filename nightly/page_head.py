@@ -70,12 +70,15 @@ def runs_with(index: Index, kind: str) -> dict[str, list[str]]:
 
 def new_runs(index: Index) -> int:
     """Count the runs that ended in the 36 hours before the last known end."""
-    ends = [
-        row.started_ns + (row.duration_ns or 0) if row.started_ns is not None else row.reported_at_ns
+    known = [
+        min(
+            end
+            for end in (row.reported_at_ns, None if row.started_ns is None else row.started_ns + (row.duration_ns or 0))
+            if end is not None
+        )
         for row in index.rows
-        if row.state == "reported"
+        if row.state == "reported" and (row.started_ns, row.reported_at_ns) != (None, None)
     ]
-    known = [end for end in ends if end is not None]
     return sum(end >= max(known) - NIGHT_NS for end in known) if known else 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -15,7 +15,7 @@ from ..ingest.object_store.objects import Objects
 from ..ingest.object_store.open import open_objects
 from ..ingest.object_store.urls import is_url
 from . import night as nights
-from . import places, reasons
+from . import places, reasons, unannounced
 from .claims import Claims, creates_once
 from .model import Row, Task
 from .night import Night, Wanted
@@ -43,13 +43,15 @@ class Parts:
 @dataclass(frozen=True, slots=True)
 class Result:
     """``rows``: of every run in the index, by id. ``index``: the data that was written. ``creates_once``: whether the output's store knows
-    conditional writes, on which nights at the same time rely."""
+    conditional writes, on which nights at the same time rely. ``taken_over``: rows of the runs of nights that
+    ended before they announced them."""
 
     night: Night
     rows: Mapping[str, Row]
     index: Index
     left_out: tuple[str, ...] = ()
     creates_once: bool = True
+    taken_over: tuple[Row, ...] = ()
 
 
 def share_of_memory(workers: int | None) -> int | None:
@@ -101,20 +103,28 @@ def look(wanted: Wanted, parts: Parts) -> tuple[Night, Objects]:
     return nights.plan(source, out, wanted, parts.known(out)), out
 
 
-def full_night(wanted: Wanted, parts: Parts, tell: nights.Tell | None = None, planned: Callable[[Night], None] | None = None) -> Result:
-    """Run a night with its index. ``planned`` is called with the plan."""
+@contextmanager
+def full_night(
+    wanted: Wanted, parts: Parts, tell: nights.Tell | None = None, planned: Callable[[Night], None] | None = None
+) -> Iterator[Result]:
+    """Run a night with its index; yield the result to a block that announces it.
+
+    If the night ends before the block does, the next one announces its runs. ``planned`` is called with the plan."""
     night, out = look(wanted, parts)
     if planned is not None:
         planned(night)
     due = any(one.due for one in night.decisions)
     once = creates_once(out) if due and is_url(wanted.out) else True
-    with Claims(out) as claims:
+    with Claims(out) as claims, unannounced.announcing(claims, due):
         with parts.executor() if due else nullcontext(Executor()) as executor:
             nights.report(night, out, wanted, executor, parts.work, claims, tell)
-        with claims.alone(INDEX_CLAIM):
-            rows = everything(parts.known(out), night)
-            written = parts.index(out, rows)
-    return Result(night, rows, written, (*night.not_read, *parts.refused), once)
+        with unannounced.of_ended_nights(out, claims) as ended:
+            with claims.alone(INDEX_CLAIM):
+                rows = everything(parts.known(out), night)
+                written = parts.index(out, rows)
+            ids = {row.id for row in night.rows}
+            taken_over = tuple(row for row in unannounced.rows_of(rows.values(), ended) if row.id not in ids)
+            yield Result(night, rows, written, (*night.not_read, *parts.refused), once, taken_over)
 
 
 def index_only(wanted: Wanted, parts: Parts) -> Result:

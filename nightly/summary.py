@@ -113,6 +113,8 @@ def notes(result: Result) -> Iterator[str]:
         yield f"{_count(before, 'run')} of earlier nights without a report; the index has the reasons, --retry-failed tries again"
     if not result.creates_once:
         yield NOT_ONCE
+    if result.taken_over:
+        yield f"{_count(len(result.taken_over), 'run')} of a night that was ended too early; --fail-on and --attach include them now"
     if night.stopped is not None:
         yield f"the night ended early: {night.stopped}"
     waiting = Counter(row.reason for row in night.open if row.state == "waiting")
@@ -186,6 +188,7 @@ def summary(result: Result, out: Objects, regressions: Sequence[Finding], ticket
         "unchanged": sum(one.why == "unchanged" for one in night.decisions),
         "reported": [row.id for row in night.rows if row.state == "reported"],
         "failed": [{"id": row.id, "reason": row.reason} for row in night.failed],
+        "taken_over": [row.id for row in result.taken_over],
         "elsewhere": [row.id for row in night.elsewhere],
         "open": [{"id": row.id, "state": row.state, "reason": row.reason} for row in night.open if row.state in ("running", "waiting")],
         "gone": list(night.gone),

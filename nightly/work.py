@@ -87,7 +87,7 @@ def _reported(task: Task, prepare: Prepare) -> Row:
     row = Row(
         id=task.run.id, state="failed", kind=task.run.kind, fingerprint=task.run.fingerprint,
         options=places.options_digest(task.options), bytes=task.run.bytes, files=len(task.run.objects), attempts=task.attempt,
-        report_version=REPORT, postrun=__version__, tickets=task.tickets,
+        report_version=REPORT, postrun=__version__, tickets=task.tickets, night=task.night,
     )  # fmt: skip
     try:
         with _collecting_rarely(), workplace() as work:

@@ -55,6 +55,10 @@ class HttpError(TicketError):
         self.words = words
 
 
+class UnreachableError(TicketError):
+    """The server did not answer, or stayed busy: other requests would wait as long."""
+
+
 class LostAnswerError(TicketError):
     """A request that must not be repeated blindly was sent, and no answer came: it may have been carried out."""
 
@@ -214,7 +218,7 @@ class Client:
                 if error.sent and not repeatable:
                     raise self._lost(f"{self._server}: {trouble}, after {method} was sent: it") from None
                 if not error.temporary:
-                    raise TicketError(f"{self._server}: {trouble}") from None
+                    raise UnreachableError(f"{self._server}: {trouble}") from None
                 continue
             if 200 <= answer.status < 300:
                 return answer
@@ -230,7 +234,7 @@ class Client:
             if not (repeatable or limited or answer.status == 429 or (answer.status == 503 and requested is not None)):
                 raise self._lost(f"{self._server} {trouble} to {method}, which")
             wait = wait if requested is None else requested
-        raise TicketError(f"{self._server}: {trouble}; tried {self.options.attempts} times; try again later")
+        raise UnreachableError(f"{self._server}: {trouble}; tried {self.options.attempts} times; try again later")
 
     @property
     def _server(self) -> str:

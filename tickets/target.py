@@ -54,6 +54,11 @@ class Target:
     url: str | None = None
     addresses: tuple[str, ...] = ()
 
+    @property
+    def server(self) -> str:
+        """Return a text that is equal for targets on the same server."""
+        return f"{self.kind} {self.url}" if self.kind in _TICKETS else self.text
+
 
 def parse(text: str, *, projects: bool = False) -> Target:
     """Parse a word. ``projects``: also without a ticket. Raise UsageError."""

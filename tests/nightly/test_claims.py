@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import threading
@@ -220,3 +221,28 @@ def test_a_store_that_ignores_conditions_is_recognized(out: Objects, tmp_path: P
     assert creates_once(out)
     assert not creates_once(Careless(tmp_path / "careless"))
     assert list(out.list()) == list(open_objects(tmp_path / "careless").list()) == []
+
+
+def test_a_night_in_another_container_of_this_machine_keeps_its_claims(tmp_path: Path) -> None:
+    """Containers may share a host name, and do not see each other's processes."""
+    unshared = ["unshare", "--pid", "--fork", "--mount-proc"]
+    if shutil.which("unshare") is None or subprocess.run([*unshared, "true"], capture_output=True).returncode:
+        pytest.skip("no unshare, or no permission for it")
+    out = open_objects(tmp_path / "out")
+    code = (
+        "from postrun.ingest.object_store.open import open_objects\nfrom postrun.nightly.claims import Claims\n"
+        f"print(Claims(open_objects({str(tmp_path / 'out')!r})).take('c.json'))\n"
+    )
+    with Claims(out, lease_s=30) as night:
+        assert night.take("c.json")
+        done = subprocess.run([*unshared, sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+        assert done.stdout == "False\n"
+
+
+def test_the_claim_of_a_dead_container_of_this_machine_expires(out: Objects) -> None:
+    with Claims(out, lease_s=2) as before, Claims(out, lease_s=2) as night:
+        assert before.take("c.json")
+        boot, ticks = json.loads(out.read("c.json"))["began"].split()
+        out.write("dead.json", json.dumps({**json.loads(out.read("c.json")), "night": "x", "began": f"{boot}0 {ticks}"}).encode())
+        assert not night.take("dead.json")
+        assert list(night.freed(["dead.json"])) == ["dead.json"]

@@ -244,6 +244,16 @@ def test_what_is_long_past_is_in_the_trend_but_no_finding() -> None:
     assert history_of(series(100, 100, 100, 100, 130, 100, 100)).findings == ()
 
 
+def test_a_clock_that_is_ahead_hides_no_regression() -> None:
+    """Findings of runs that ended 30 days before the last end are left out."""
+    rows = series(100, 101, 99, 100, 130)
+    ahead = run(3650, 100, id="ahead/1", name="ahead", reported_at_ns=START + 5 * DAY)
+    assert [one.id for one in history_of([*rows, ahead]).findings] == ["job/0004.000"]
+    # In its own family, it takes the place of its report.
+    ahead = run(3650, 100, reported_at_ns=START + 3 * DAY + DAY // 4)
+    assert [one.id for one in history_of([*rows, ahead]).findings] == ["job/0004.000"]
+
+
 # -- the same, computed again ----------------------------------------------------------------------------------------------
 
 FACTORS = {3: 3.7, 4: 2.2, 5: 2.0, 6: 1.5, 7: 1.45}

@@ -344,7 +344,8 @@ def test_a_night_that_is_killed_one_that_is_ended_and_two_at_once(source: Path, 
     finally:
         end(ended)
     assert ended.returncode == 128 + signal.SIGTERM, errors
-    assert set(out.rglob("*claim.json")) <= left
+    assert set(out.glob("runs/**/*claim.json")) <= left
+    assert len(list(out.glob("nights/*"))) == 2  # of both, whose runs the next night announces
     done = {path: path.stat().st_mtime_ns for path in out.glob("runs/*/done.json")}
     assert 2 <= len(done) < 5
 

@@ -17,6 +17,7 @@ import click
 import pytest
 from call_nightly import nightly
 from postrun.errors import InputError, PostrunError, UsageError
+from postrun.nightly import prometheus
 from postrun.nightly.event_log import EventLog, night_log
 from postrun.nightly.hard_limit import reason
 from postrun.nightly.history import Finding
@@ -25,6 +26,8 @@ from postrun.nightly.night import Night
 from postrun.nightly.prometheus import Ended, checked, write
 from postrun.nightly.run_night import Result
 from postrun.nightly.worker_process import WorkerDied
+
+NO_SPACE = "night.prom: No space left on device; check --metrics"
 
 
 class Sample(NamedTuple):
@@ -257,6 +260,30 @@ def test_a_night_writes_both(source: Path, tmp_path: Path) -> None:
     assert (lines(log)[-1]["event"], lines(log)[-1]["exit_code"]) == ("night_ended", 4)
 
 
+def test_a_file_that_cannot_be_written_hides_no_alarm(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run is not reported again, so this night alone can report it."""
+
+    def full(*_: object) -> None:
+        raise PostrunError(NO_SPACE)
+
+    monkeypatch.setattr(prometheus, "write", full)
+    arguments = (source, "--out", tmp_path / "out", "--engine", "none", "--settle", "0", "--metrics", tmp_path / "night.prom", "--quiet")
+    done = nightly(*arguments, "--fail-on", "error")
+    assert done.exit_code == 3
+    assert done.stderr.splitlines() == ["postrun: --fail-on: no report of bad", f"postrun: {NO_SPACE}"]
+    assert nightly(*arguments, "--fail-on", "error").exit_code == 1
+
+
+def test_a_quiet_night_that_stops_early_names_the_reason(source: Path, tmp_path: Path) -> None:
+    """Cron mails only what is printed."""
+    (source / "bad2").mkdir()
+    (source / "bad2" / "trace.json").write_text("no trace at all")
+    arguments = (source, "--out", tmp_path / "out", "--engine", "none", "--settle", "0", "--max-failures", "0", "--quiet")
+    done = nightly(*arguments)
+    assert done.exit_code == 1
+    assert done.stderr == "postrun: the night ended early: more than 0 runs failed (--max-failures)\n"
+
+
 def test_links_of_a_night_are_not_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """A presigned link opens the report for everyone, also one that a server repeats."""
     from postrun.commands.nightly import _attach
@@ -285,6 +312,33 @@ def test_links_of_a_night_are_not_logged(tmp_path: Path, monkeypatch: pytest.Mon
         "ticket_failed", "the server refuses it (422: https://store.example.org/report.html?*** is too long)"
     )  # fmt: skip
     assert "5ecret" not in (tmp_path / "log").read_text() + capsys.readouterr().err + json.dumps(done)
+
+
+def test_a_server_that_does_not_answer_gets_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five tries of a minute each for all tickets of a night would take hours."""
+    from postrun.commands.nightly import _attach
+    from postrun.ingest.object_store.open import open_objects
+    from postrun.nightly import notify
+    from postrun.nightly.addresses import Addresses
+    from postrun.tickets.http import HttpError, UnreachableError
+
+    tried = []
+
+    def send(action: Any, read: Any, *, link: str) -> tuple[str, str]:
+        tried.append(action.target.text)
+        if action.target.kind == "gitea":
+            raise UnreachableError("no answer within 60 s; tried 5 times")
+        raise HttpError("refuses it", 422, "")
+
+    monkeypatch.setattr(notify, "send", send)
+    places = ("gitea:o/r", "gitea:o/another", "jira:PERF", "gitea:https://tickets.example.org/o/r/issues/7")
+    tables = [{"name": place, "to": place, "verdicts": ["any"], "per": "run"} for place in places]
+    rows = [row(name, verdicts={"IOBottleneck": "IssuesFound"}) for name in "ab"]
+    with night_log(None) as log:
+        sent = _attach(notify.rules({"rule": tables}, "rules.toml"), Addresses(open_objects(tmp_path)), rows, (), (), True, log)
+    assert tried == ["gitea:o/r", "jira:PERF", "jira:PERF", places[3]]
+    assert len(sent) == 2 * len(places)
+    assert sum("did not answer the message before" in one["error"] for one in sent) == 4
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from postrun.cli import main
-from postrun.ingest.object_store.objects import Objects
+from postrun.ingest.object_store.folder import Folder
+from postrun.ingest.object_store.objects import Objects, ObjectStoreError
 from postrun.ingest.object_store.open import open_objects
 from postrun.nightly import night as nights
 from postrun.nightly import places
@@ -177,3 +178,24 @@ def test_a_wrong_place_and_damaged_markers_are_reported(tmp_path: Path, out: Obj
     done = call(tmp_path / "out", "--older-than", "2026-01-01")
     assert "runs/b/done.json: not as postrun nightly writes it" in done.stderr
     assert "1 run would be removed" in done.stdout
+
+
+def test_an_error_in_the_middle_does_not_hide_what_was_removed(out: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for day in (1, 2, 3):
+        put(out, f"gpt-{day}", day)
+    delete = Folder.delete
+
+    def delete_until(folder: Folder, path: str) -> None:
+        if path.startswith("runs/gpt-2/") and path.endswith(".html"):
+            raise ObjectStoreError(f"{path}: the server answers with errors")
+        delete(folder, path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Folder, "delete", delete_until)
+        arguments = ["nightly", "prune", str(tmp_path / "out"), "--keep", "1", "--delete"]
+        done = CliRunner().invoke(main, arguments)
+    assert done.exit_code == 4
+    assert done.stdout.splitlines()[0].startswith("gpt-1: 2 files, ")
+    assert "gpt-2" not in done.stdout
+    assert "the server answers with errors" in done.stderr
+    assert json.loads(CliRunner().invoke(main, [*arguments, "--json"]).stdout)["runs"][0]["id"] == "gpt-2"  # the rest goes next time

@@ -194,6 +194,8 @@ def test_the_headline_names_the_worst_run() -> None:
     assert sentence([]) == "There are no runs yet."
     healthy = [row for row in small() if row.state == "reported" and row.id != "gpt/5"]
     assert sentence(healthy) == "No regressions, failures or new issues in 5 runs (2 new)."
+    ahead = run("ahead", started_ns=START + 3650 * DAY, reported_at_ns=START + 5 * DAY)  # by the clock of its job
+    assert sentence([*healthy, ahead]) == "No regressions, failures or new issues in 6 runs (2 new)."
     failed = run("bad", state="failed", reason="/data/bad: trace.json is cut off. Make it again.")
     assert sentence([*healthy, failed]) == "Of 6 runs (2 new), 1 failed. The newest failure is bad: trace.json is cut off."
     verdicts = [dict.fromkeys(("IOBottleneck", "SyncBound"), verdict) for verdict in ("NoIssuesFound", "IssuesFound")]

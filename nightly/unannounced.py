@@ -1,0 +1,57 @@
+"""Runs that a night reported before it was killed, and announced to nobody: a claim per night below the output -> their rows.
+
+A night has its own claim while it works, and gives it back when the index is written, and its tickets and alarms are sent. The claim of a
+night that was ended before that stays and expires. The first night that takes it over announces the runs of that night with its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from ..ingest.object_store.objects import Objects
+from .claims import Claims
+from .model import Row
+
+FOLDER: Final = "nights"
+_CLAIM: Final = re.compile(rf"{FOLDER}/([0-9a-f]{{32}})\.claim\.json")
+
+
+@contextmanager
+def announcing(claims: Claims, works: bool) -> Iterator[None]:
+    """Have the claim of this night inside the block if it ``works``.
+
+    An exception leaves the claim to the next night."""
+    path = f"{FOLDER}/{claims.night}.claim.json"
+    if works:
+        claims.take(path)
+    try:
+        yield
+    except BaseException:
+        claims.leave(path)
+        raise
+    claims.give_back(path)
+
+
+@contextmanager
+def of_ended_nights(out: Objects, claims: Claims) -> Iterator[frozenset[str]]:
+    """Take over the claims of ended nights, and yield the ids of these nights.
+
+    The claims are given back after the block; an exception leaves them to the next night."""
+    matches = (_CLAIM.fullmatch(file.path) for file in list(out.list(f"{FOLDER}/")))
+    ended = {match[1]: match[0] for match in matches if match and match[1] != claims.night and claims.take_over(match[0])}
+    try:
+        yield frozenset(ended)
+    except BaseException:
+        for path in ended.values():
+            claims.leave(path)
+        raise
+    for path in ended.values():
+        claims.give_back(path)
+
+
+def rows_of(rows: Iterable[Row], nights: frozenset[str]) -> list[Row]:
+    """Return the rows that these nights reported, or failed to report."""
+    return [row for row in rows if row.night in nights and row.state in ("reported", "failed")]
