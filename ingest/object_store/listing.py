@@ -21,13 +21,12 @@ from xml.etree import ElementTree
 
 from .contact import Contact
 from .errors import Trouble, trouble
-from .objects import ObjectInfo
+from .objects import Level, ObjectInfo
 
 T = TypeVar("T")
 
 _TIMEOUT_S: Final = 60
 _MOST: Final = 64 << 20
-_FOLDER_PAGES: Final = 5
 
 
 class ListError(Exception):
@@ -84,27 +83,33 @@ class Lister:
             raise ListError(Trouble("other"))
         return keys, keys[-1].path if more else None
 
-    def folders(self, prefix: str, base: str = "") -> list[str]:
-        """Return the folders in a folder, ending in a slash, without ``base``; ListError.
+    def level(self, prefix: str, base: str, most: int) -> tuple[Level, bool]:
+        """Return what is directly in a folder, and whether this is all; ListError.
 
-        Of many folders, those of the first pages."""
-        known: list[str] = []
+        ``most``: pages that are requested. The paths do not contain ``base``."""
+        folders: dict[str, None] = {}
+        files: list[ObjectInfo] = []
         after = ""
-        for _ in range(_FOLDER_PAGES):
+        for _ in range(most):
             query = f"list-type=2&delimiter=%2F&encoding-type=url&max-keys=1000&prefix={quote(prefix, safe='')}"
             body = self._get(query + (f"&start-after={quote(after, safe='')}" if after else ""))
             try:
                 answer = ElementTree.fromstring(body)
-            except ElementTree.ParseError as error:
-                raise ListError(trouble(error)) from None
-            namespace = answer.tag.partition("}")[0] + "}" if answer.tag.startswith("{") else ""
-            encoded = answer.findtext(f"{namespace}EncodingType") == "url"
+                keys, more = _objects(answer, base)
+            except (ElementTree.ParseError, ValueError, TypeError) as error:
+                raise ListError(trouble(error) if isinstance(error, ElementTree.ParseError) else Trouble("network")) from None
+            namespace, encoded = _namespace(answer), _is_encoded(answer)
             names = [entry.text or "" for entry in answer.iterfind(f"{namespace}CommonPrefixes/{namespace}Prefix")]
-            known += [unquote(name.replace("+", " "), errors="surrogateescape") if encoded else name for name in names]
-            if answer.findtext(f"{namespace}IsTruncated") != "true" or not known:
-                break
-            after = f"{known[-1][:-1]}0"  # the first name behind those below it: 0 follows the slash
-        return [name.removeprefix(base) for name in known]
+            known = [unquote(name.replace("+", " "), errors="surrogateescape") if encoded else name for name in names]
+            folders.update((name.removeprefix(base), None) for name in known)
+            files += keys
+            following = max([*(f"{name}\U0010ffff" for name in known[-1:]), *(base + info.path for info in keys[-1:])], default="")
+            if not more:
+                return Level(tuple(folders), tuple(files)), True
+            if following <= after:
+                raise ListError(Trouble("other"))
+            after = following  # behind all names below the last folder
+        return Level(tuple(folders), tuple(files)), False
 
     def _signed(self, query: str) -> str:
         try:
@@ -163,15 +168,25 @@ def _quickly(body: bytes, base: str) -> tuple[list[ObjectInfo], bool] | None:
 
 
 def _parsed(body: bytes, base: str) -> tuple[list[ObjectInfo], bool]:
-    answer = ElementTree.fromstring(body)
-    namespace = answer.tag.partition("}")[0] + "}" if answer.tag.startswith("{") else ""
+    return _objects(ElementTree.fromstring(body), base)
+
+
+def _objects(answer: ElementTree.Element, base: str) -> tuple[list[ObjectInfo], bool]:
+    namespace, encoded = _namespace(answer), _is_encoded(answer)
     if answer.tag != f"{namespace}ListBucketResult":
         raise ListError(Trouble("other"))
-    encoded = answer.findtext(f"{namespace}EncodingType") == "url"
     names = [namespace + name for name in ("Key", "LastModified", "ETag", "Size")]
     entries = ([entry.findtext(name) or "" for name in names] for entry in answer.iter(f"{namespace}Contents"))
     keys = [_object(key, written, etag, size, encoded, base) for key, written, etag, size in entries]
     return keys, answer.findtext(f"{namespace}IsTruncated") == "true"
+
+
+def _namespace(answer: ElementTree.Element) -> str:
+    return answer.tag.partition("}")[0] + "}" if answer.tag.startswith("{") else ""
+
+
+def _is_encoded(answer: ElementTree.Element) -> bool:
+    return answer.findtext(f"{_namespace(answer)}EncodingType") == "url"
 
 
 def _object(key: str, written: str, etag: str, size: str, encoded: bool, base: str) -> ObjectInfo:

@@ -7,7 +7,7 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -18,9 +18,10 @@ from .contact import SilentError
 from .errors import Trouble, message, trouble
 from .folder import complete_file
 from .listing import ListError, nanoseconds
-from .objects import ObjectInfo, Objects, ObjectStoreError
+from .objects import Level, ObjectInfo, Objects, ObjectStoreError
 from .paths import OURS, is_ours, problem
-from .ranges import Part, long_listing
+from .prefixes import Prefixes
+from .ranges import Part, listing_below, long_listing
 from .sides import Side
 from .urls import StoreUrl
 
@@ -35,6 +36,8 @@ _PART: Final = 8 << 20
 _SETTLE_S: Final = 0.02
 _UNPRINTABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _STALE_LOCK_NS: Final = 120 * 10**9
+_FOLDER_PAGES: Final = 5  # that show folders to divide a listing
+_LEVEL_PAGES: Final = 100  # that show all that is directly in a folder
 
 
 def open_store(url: StoreUrl, side: Side | None = None) -> Stored:
@@ -56,10 +59,43 @@ class Stored(Objects):
 
     def list(self, prefix: str = "", *, after: str | None = None) -> Iterator[ObjectInfo]:
         if prefix and problem(prefix.strip("/") + "x"):
-            return  # no object can have such a name
+            return iter(())  # no object can have such a name
         pages = self._pages_s3 if self._to.lister is not None else self._pages
+        return self._ordered(pages(prefix, after), after)
+
+    def list_below(self, prefixes: Sequence[str]) -> Iterator[ObjectInfo]:
+        if self._to.lister is None:
+            return super().list_below(prefixes)
+        valid = [prefix for prefix in prefixes if not problem(prefix.strip("/") + "x")]
+        return self._ordered(self._sound(listing_below(self._page, Prefixes(valid))), None)
+
+    def level(self, folder: str) -> Level | None:
+        if (lister := self._to.lister) is None:
+            level = self._level_of_obstore(folder)
+        else:
+            level, complete = self._try(lambda: lister.level(self._base + folder, self._base, _LEVEL_PAGES), self.url)
+            if not complete:
+                return None
+        folders = []
+        for inner in level.folders:
+            if wrong := problem(inner[:-1]):
+                self._leave_out(inner, wrong)
+            else:
+                folders.append(inner)
+        return Level(tuple(folders), tuple(info for info in self._sound(level.files) if not is_ours(info.path)))
+
+    def _level_of_obstore(self, folder: str) -> Level:
+        import obstore
+
+        above = (self._base + folder).rstrip("/")
+        answer = self._try(lambda: obstore.list_with_delimiter(self._to.once, above or None), self.url)
+        infos = (_info(meta["path"].removeprefix(self._base), meta) for meta in answer["objects"])
+        files = sorted((info for info in infos if self._is_file(info)), key=lambda info: info.path)
+        return Level(tuple(sorted(f"{name.removeprefix(self._base)}/" for name in answer["common_prefixes"])), tuple(files))
+
+    def _ordered(self, infos: Iterable[ObjectInfo], after: str | None) -> Iterator[ObjectInfo]:
         last = after  # texts are in the order of their UTF-8
-        for info in pages(prefix, after):
+        for info in infos:
             if last is not None and info.path <= last:
                 raise ObjectStoreError(
                     f"{self.url}: {self._to.server or 'the store'} does not list objects in order of their names; use another store"
@@ -70,17 +106,20 @@ class Stored(Objects):
         self._bucket_seen.set()
 
     def _pages_s3(self, prefix: str, after: str | None) -> Iterator[ObjectInfo]:
+        if after is None:
+            return self._sound(long_listing(partial(self._page, prefix), partial(self._folders, prefix)))
+        return (info for info in self._sound(self._from(prefix, after)) if _behind(info.path, after))
+
+    def _sound(self, infos: Iterable[ObjectInfo]) -> Iterator[ObjectInfo]:
         """Yield keys below the root that can be paths; leave out markers of folders."""
-        for info in (
-            self._from(prefix, after) if after is not None else long_listing(partial(self._page, prefix), partial(self._folders, prefix))
-        ):
+        for info in infos:
             path = info.path
             if not path or path.endswith("/"):
                 if info.size:
                     self._leave_out(path, "a name that ends with a slash")
             elif wrong := problem(path):
                 self._leave_out(path, wrong)
-            elif after is None or _behind(path, after):
+            else:
                 yield info
 
     def _from(self, prefix: str, after: str) -> Iterator[ObjectInfo]:
@@ -101,8 +140,8 @@ class Stored(Objects):
         assert lister is not None
         if not folder and prefix:  # the names begin with more than whole folders
             folder = prefix.rpartition("/")[0] + "/" if "/" in prefix else ""
-        known = self._try(lambda: lister.folders(self._base + folder, base=self._base), self.url)
-        return [inner for inner in known if inner.startswith(prefix)]
+        level, _ = self._try(lambda: lister.level(self._base + folder, self._base, _FOLDER_PAGES), self.url)
+        return [inner for inner in level.folders if inner.startswith(prefix)]
 
     def _pages(self, prefix: str, after: str | None) -> Iterator[ObjectInfo]:
         """Yield obstore's listing of whole parts; compare the rest of ``prefix``."""
@@ -115,10 +154,11 @@ class Stored(Objects):
         )
         if not self._to.ordered:
             infos = iter(sorted(infos, key=lambda info: info.path.encode()))
-        for info in infos:
-            # A marker of a folder ("folder/") comes without its slash; it cannot be read under that name.
-            if info.size or self.head(info.path) is not None:
-                yield info
+        yield from filter(self._is_file, infos)
+
+    def _is_file(self, info: ObjectInfo) -> bool:
+        # A marker of a folder ("folder/") comes without its slash; it cannot be read under that name.
+        return bool(info.size) or self.head(info.path) is not None
 
     def _listed(self, folder: str, after: str | None) -> Iterator[ObjectInfo]:
         import obstore

@@ -19,7 +19,7 @@ from postrun.errors import InputError
 from postrun.ingest.object_store.objects import ChangedError, ObjectInfo, Objects, ObjectStoreError
 from postrun.ingest.object_store.open import open_objects
 from postrun.nightly import night as nights
-from postrun.nightly import places
+from postrun.nightly import places, shards
 from postrun.nightly.claims import Claims
 from postrun.nightly.model import CustomRule, FoundRun, ReportOptions, Row, Task
 from postrun.nightly.night import Night, Wanted
@@ -339,7 +339,7 @@ def test_shards_divide_the_runs(source: Path, out: Objects) -> None:
     actual = [set(whys(nights.plan(open_objects(source), out, wanted(source, out, shard=(i, 3)), {}))) for i in range(3)]
     assert sorted(run for shard in actual for run in shard) == [f"run{i}" for i in range(6)]
     # The same on every machine, for ever: shards of one night may run different versions.
-    assert [nights.shard_of(text, 7) for text in ("a", "b/c", "März", ".")] == [
+    assert [shards.shard_of(text, 7) for text in ("a", "b/c", "März", ".")] == [
         int.from_bytes(bytes.fromhex(digest), "big") % 7
         for digest in ("ca978112ca1bbdca", "b9e2beb9a0cdd309", "86ac4d6762519c9d", "cdb4ee2aea69cc6a")
     ]
