@@ -30,10 +30,7 @@ _PATIENT: Final = {
 }
 _SIGNED_FOR: Final = timedelta(minutes=15)
 
-_ROLES: Final = frozenset({
-    "web_identity_token_file", "role_arn", "role_session_name", "container_credentials_relative_uri", "container_credentials_full_uri",
-    "container_authorization_token_file", "metadata_endpoint", "imdsv1_fallback",
-})  # fmt: skip
+_ROLES: Final = frozenset({"web_identity_token_file", "role_arn", "role_session_name"})
 
 _memory: dict[str, Any] = {}
 _memory_lock: Final = threading.Lock()
@@ -176,7 +173,7 @@ def _s3(target: StoreUrl, environment: Environment) -> Connection:
         )
 
     # With keys at hand, signing sends no request; the trusted certificates, which take most of the time, need not be read for that.
-    # The keys of a role come from a service, which may be silent.
+    # Those of a web identity come from a service, which may be silent.
     has_keys = settings.provider is not None or "AWS_ACCESS_KEY_ID" in environment.values
     limits: dict[str, Any] = {"allow_invalid_certificates": True} if has_keys else {"read_timeout": timedelta(seconds=SILENT_S)}
 
@@ -199,7 +196,7 @@ def _s3(target: StoreUrl, environment: Environment) -> Connection:
 def _roles(environment: Environment) -> dict[str, str]:
     """Return the side's own variables of a role, by the names of obstore."""
     settings = {name.removeprefix("AWS_").lower(): environment.values[name] for name in environment.replaced}
-    if any(name.startswith(("web_identity_", "role_", "container_")) for name in settings) and os.environ.get("AWS_ACCESS_KEY_ID"):
+    if any(name.startswith(("web_identity_", "role_")) for name in settings) and os.environ.get("AWS_ACCESS_KEY_ID"):
         raise ObjectStoreError(
             f"AWS_ACCESS_KEY_ID would be used instead of the role in {environment.prefix}AWS_*; give its name the prefix of the other side"
         )
