@@ -1,6 +1,6 @@
 """The part of a source that a shard lists: the folders that hold runs -> those of this shard, by a digest of their paths.
 
-All shards look at the same folders, level by level, as far as a bounded number of requests reaches. A run belongs to the shard of the
+All shards look at the same folders, level by level, with a bounded number of requests. A run belongs to the shard of the
 folder that it is in. If the folders do not divide a source well (it is small, they are few, or named by dates, so that all new runs are in
 one of them), each shard lists all of it, and a run belongs to the shard of its id.
 """
@@ -40,7 +40,7 @@ def shard_of(name: str, count: int) -> int:
 
 
 class Shard:
-    """What shard ``number`` of ``count`` lists of a source, and which runs are its own. ``exclude``: folders that are not searched."""
+    """The listing and the runs of shard ``number`` of ``count``. ``exclude``: folders that are not searched."""
 
     def __init__(self, source: Objects, number: int, count: int, exclude: Sequence[str] = ()) -> None:
         self._source, self._number, self._count = source, number, count
@@ -102,9 +102,9 @@ class Shard:
         return shard_of(name, self._count) == self._number
 
     def _division(self) -> Division | None:
-        """Return the coarsest division into enough folders of similar size; None if there is none.
+        """Return the coarsest division into enough folders of similar size.
 
-        The size of a folder is the number of folders in it."""
+        None if there is none. The size of a folder is the number of folders in it."""
 
         def look(folder: str) -> Level | None:
             level = self._source.level(folder)
@@ -118,7 +118,9 @@ class Shard:
         return last and self._chosen(last, None)
 
     def _chosen(self, division: Division, finer: Division | None) -> Division | None:
-        """Return a division by the folders of runs if its parts are many and similar. ``finer``: the next one."""
+        """Return a division by folders of runs if its parts are many and similar.
+
+        ``finer``: the next one."""
         closed = division.closed if finer is None else finer.closed
         folders = outermost([*map(_around_named, division.folders), *closed])
         dates = sum(folder not in closed and _DATE.fullmatch(folder.split("/")[-2]) is not None for folder in folders if folder)
@@ -132,13 +134,15 @@ class Shard:
 
 
 def _around_named(folder: str) -> str:
-    """Return the folder of a run that ``folder`` may be a part of, by its name; else ``folder``."""
+    """Return the folder of a run with a part that is named like ``folder``; else this."""
     around = _around(folder, (folder + file for file in _FILES))
     return folder if around is None else around
 
 
 def _around(folder: str, paths: Iterable[str]) -> str | None:
-    """Return the folder of the outermost run with files in ``folder``: this one or one above, "" for the source."""
+    """Return the folder of the outermost run with files in ``folder``.
+
+    It is this one or one above, "" for the source."""
     roots = {location[0] for path in paths if (location := place_of(path)) is not None}
     around = ("" if root == "." else f"{root}/" for root in roots)
     return min((above for above in around if folder.startswith(above)), key=len, default=None)

@@ -30,7 +30,7 @@ class Division:
 def divisions(
     look: Callable[[str], Level | None], most: int, closes: Callable[[str, Level], str | None] = lambda *_: None
 ) -> Iterator[Division]:
-    """Yield finer and finer divisions, as far as ``most`` requests reach.
+    """Yield finer and finer divisions with at most ``most`` requests.
 
     ``closes``: a folder and its content -> the folder around it that is not divided, also itself; None for a folder that may be divided. A
     folder with unknown content is not divided."""

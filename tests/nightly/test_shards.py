@@ -48,7 +48,7 @@ def of_shard(source: Objects, number: int, count: int) -> tuple[list[FoundRun], 
 
 
 def check(source: Objects, count: int) -> bool:
-    """Compare the runs of all shards with those of a search without shards; return whether the source was divided."""
+    """Compare all shards with a search without; return whether they are divided."""
     parts = [of_shard(source, number, count) for number in range(count)]
     runs = [run for part, _ in parts for run in part]
     assert sorted(runs, key=lambda run: run.id) == sorted(search(source.list()), key=lambda run: run.id)
@@ -100,7 +100,7 @@ def test_a_run_is_with_the_shard_of_its_folder(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("small")
 def test_machines_of_a_run_that_no_name_reveals(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Only the file names in the folders show that these belong to the run above; the requests do not reach them."""
+    """Only the files in the folders show it, and the requests do not reach these."""
     monkeypatch.setattr(shards, "_REQUESTS", 1 + 6)
     hosts = [f"gpunode{number}" for number in range(8)]
     paths = [f"job-{job}/{host}/{host}_7.1795154400123.pt.trace.json" for job in range(6) for host in hosts]
@@ -198,9 +198,9 @@ def test_a_shard_of_a_bucket_requests_its_own_pages(monkeypatch: pytest.MonkeyPa
             server.listed.clear()
             shard = Shard(source, number, 4)
             listed = [info.path for info in shard.listing()]
-            own = {f"job-{job:03}/" for job in range(jobs) if shard_of(f"job-{job:03}/", 4) == number}
+            of_shard_only = {f"job-{job:03}/" for job in range(jobs) if shard_of(f"job-{job:03}/", 4) == number}
             assert shard.divided
-            assert listed == [path for path in sorted(paths) if path[:8] in own]
+            assert listed == [path for path in sorted(paths) if path[:8] in of_shard_only]
             counts.append(len(server.listed))
         assert max(counts) < alone * (0.6 if files > 500 else 1.2) + (jobs if jobs < 256 else 1)
         assert check(source, 4)
