@@ -5,16 +5,20 @@ The result depends on the names of folders alone, so that several processes divi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from .objects import Level, ObjectInfo
+from .objects import Level, ObjectInfo, ObjectStoreError
 from .prefixes import Prefixes
 
 _AT_ONCE: Final = 8  # requests
 _DEEP: Final = 8  # levels of folders
+_LOOKS: Final = 64  # into folders, to divide a listing
+_ENOUGH: Final = 64  # folders that divide it finely enough
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,21 @@ def divisions(
         level = [folder for folder in level if inside.of(folder) is None]
         rest = sorted((info for info in files if inside.of(info.path) is None), key=lambda info: info.path)
         yield Division(outermost([*level, *closed]), frozenset(closed), tuple(rest))
+
+
+def of_folders(first: Sequence[ObjectInfo], look: Callable[[str], Level | None]) -> Division | None:
+    """Return folders that divide a long listing, which begins with ``first``.
+
+    None if most of its objects are in one folder, or no folder can be looked at: the listing takes longer without."""
+    direct = Counter(info.path.rpartition("/")[0] for info in first)
+    # A store may return all names in a folder at once, so that a folder that may have very many is not looked at.
+    large = {f"{folder}/" if folder else "" for folder, count in direct.items() if count > len(first) / 4}
+    division = None
+    with suppress(ObjectStoreError):
+        for division in divisions(lambda folder: None if folder in large else look(folder), _LOOKS):
+            if len(division.folders) >= _ENOUGH:
+                break
+    return division if division is not None and len(division.folders) > 1 else None
 
 
 def outermost(folders: Iterable[str]) -> tuple[str, ...]:

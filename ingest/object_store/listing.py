@@ -15,11 +15,11 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 from urllib.parse import quote, unquote
 from xml.etree import ElementTree
 
-from .contact import Contact
+from .contact import Contact, NoRedirect, answers
 from .errors import Trouble, trouble
 from .objects import Level, ObjectInfo
 
@@ -45,7 +45,7 @@ class Lister:
         context = ssl.create_default_context()
         if certificates is not None:
             context.load_verify_locations(certificates)
-        self._opener = urllib.request.build_opener(_NoRedirect, urllib.request.HTTPSHandler(context=context))
+        self._opener = urllib.request.build_opener(NoRedirect, urllib.request.HTTPSHandler(context=context))
         self._contact = Contact(self._answers)
 
     def first(self, action: Callable[[], T]) -> T:
@@ -54,18 +54,10 @@ class Lister:
         Raise SilentError if the server has never answered, and does not answer now."""
         if not self._contact.answered:
             self._signed("")  # The credentials of a role come from a service that may also be silent
-        return self._contact.run(action)
+        return self._contact.first(action)
 
     def _answers(self, within_s: float) -> bool:
-        url = self._signed("").partition("?")[0]
-        try:
-            with self._opener.open(urllib.request.Request(url, method="HEAD"), timeout=within_s):
-                return True
-        except urllib.error.HTTPError as error:
-            error.close()
-            return True
-        except (OSError, HTTPException):
-            return False
+        return answers(self._opener, self._signed("").partition("?")[0], within_s)
 
     def page(self, prefix: str, after: str | None, most: int = 1000, base: str = "") -> tuple[list[ObjectInfo], str | None]:
         """Return objects, and the path before the next page; ListError.
@@ -211,10 +203,3 @@ def nanoseconds(moment: datetime) -> int:
     """Return Unix time in nanoseconds, exactly."""
     since = moment - _EPOCH
     return ((since.days * 86400 + since.seconds) * 1_000_000 + since.microseconds) * 1000
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect is an answer about the region; a signed request goes to no other host."""
-
-    def redirect_request(self, *_: Any) -> None:
-        return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import random
+import heapq
 import re
 import secrets
 import threading
@@ -10,27 +10,25 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from .connect import Connection, connect
-from .contact import SilentError
+from .division import of_folders
 from .errors import Trouble, message, trouble
 from .folder import complete_file
 from .listing import ListError, nanoseconds
-from .objects import Level, ObjectInfo, Objects, ObjectStoreError
+from .objects import Level, ObjectInfo, Objects, ObjectStoreError, in_order
 from .paths import OURS, is_ours, problem
 from .prefixes import Prefixes
 from .ranges import Part, listing_below, long_listing
 from .sides import Side
+from .tries import TRIES, CutOffError, Waits, trouble_of
 from .urls import StoreUrl
 
 T = TypeVar("T")
 
-TRIES: Final = 8
-FIRST_WAIT_S: Final = 0.2
-_LONGEST_WAIT_S: Final = 10.0
-_GIVE_UP_S: Final = 120.0
 _CHUNK: Final = 1 << 20
 _PART: Final = 8 << 20
 _SETTLE_S: Final = 0.02
@@ -38,6 +36,7 @@ _UNPRINTABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _STALE_LOCK_NS: Final = 120 * 10**9
 _FOLDER_PAGES: Final = 5  # that show folders to divide a listing
 _LEVEL_PAGES: Final = 100  # that show all that is directly in a folder
+_FIRST: Final = 8000  # objects that obstore lists in one go
 
 
 def open_store(url: StoreUrl, side: Side | None = None) -> Stored:
@@ -54,12 +53,16 @@ class Stored(Objects):
         self._to = connection
         self._base = f"{url.prefix}/" if url.prefix else ""
         self._bucket_seen = threading.Event()
+        server = connection.lister or connection.contact
+        self._send: Callable[[Callable[[], Any]], Any] = _now if server is None else server.first
 
     # ------------------------------------------------------------------ reading
 
     def list(self, prefix: str = "", *, after: str | None = None) -> Iterator[ObjectInfo]:
         if prefix and problem(prefix.strip("/") + "x"):
             return iter(())  # no object can have such a name
+        if self._to.lister is None and not prefix and after is None:
+            return self._ordered(self._everything(), after)
         pages = self._pages_s3 if self._to.lister is not None else self._pages
         return self._ordered(pages(prefix, after), after)
 
@@ -149,12 +152,27 @@ class Stored(Objects):
         folder = full.rpartition("/")[0]
         if folder and problem(folder):
             return
-        infos: Iterator[ObjectInfo] = (
+        infos = (
             info for info in self._listed(folder, after) if info.path.startswith(prefix) and (after is None or _behind(info.path, after))
         )
-        if not self._to.ordered:
-            infos = iter(sorted(infos, key=lambda info: info.path.encode()))
-        yield from filter(self._is_file, infos)
+        yield from self._files(infos)
+
+    def _files(self, infos: Iterable[ObjectInfo]) -> Iterator[ObjectInfo]:
+        return filter(self._is_file, infos if self._to.ordered else sorted(infos, key=lambda info: info.path.encode()))
+
+    def _everything(self) -> Iterator[ObjectInfo]:
+        """Yield obstore's listing of all objects.
+
+        If it is long, several folders are listed at a time."""
+        listing = self._listed(self._prefix, None)
+        first = list(islice(listing, _FIRST))
+        division = of_folders(first, self.level) if len(first) == _FIRST else None
+        if division is None:
+            yield from self._files(chain(first, listing))
+            return
+        del first
+        below = in_order(partial(self._pages, folder, None) for folder in division.folders)
+        yield from heapq.merge(division.files, below, key=lambda info: info.path)
 
     def _is_file(self, info: ObjectInfo) -> bool:
         # A marker of a folder ("folder/") comes without its slash; it cannot be read under that name.
@@ -164,19 +182,20 @@ class Stored(Objects):
         import obstore
 
         offset = self._base + after if after and not problem(self._base + after) else None
-        waits = _Waits()
+        waits = Waits()
         while True:
             try:
-                for page in obstore.list(self._to.once, folder or None, offset=offset, chunk_size=1000):
+                pages = iter(obstore.list(self._to.once, folder or None, offset=offset, chunk_size=1000))
+                while page := self._send(lambda pages=pages: next(pages, None)):  # type: ignore[misc]
                     for meta in page:
                         if meta["path"].startswith(self._base):
                             yield _info(meta["path"].removeprefix(self._base), meta)
                         if self._to.ordered:
                             offset = meta["path"]
-                    waits = _Waits()
+                    waits = Waits()
                 return
             except Exception as error:
-                if not self._to.ordered or not waits.again(trouble(error)):
+                if not self._to.ordered or not waits.again(trouble_of(error)):
                     raise self._failed(error, self.url) from None
 
     def head(self, path: str) -> ObjectInfo | None:
@@ -216,7 +235,7 @@ class Stored(Objects):
             start, end = answer.range
             data = bytes(answer.bytes())
             if len(data) != end - start or (options and start != first):
-                raise _CutOffError
+                raise CutOffError
             return data
 
         return self._try(get, self.place(path))
@@ -236,7 +255,7 @@ class Stored(Objects):
         """Yield the bytes of exactly this version; continue after a lost connection."""
         import obstore
 
-        done, waits = 0, _Waits()
+        done, waits = 0, Waits()
         while True:
             begun = done
             options: dict[str, Any] = {"if_match": info.etag} if info.etag else {}
@@ -255,15 +274,15 @@ class Stored(Objects):
                     yield bytes(block)
                 if done == info.size:
                     return
-                raise _CutOffError
+                raise CutOffError
             except ObjectStoreError:
                 raise
             except Exception as error:
-                failure = _trouble(error)
+                failure = trouble_of(error)
                 if failure.kind in {"changed", "missing", "range"}:
                     raise self._changed(info) from None
                 if done > begun:
-                    waits = _Waits()
+                    waits = Waits()
                 if done == info.size and done:
                     return
                 if not waits.again(failure):
@@ -322,7 +341,7 @@ class Stored(Objects):
         """
         import obstore
 
-        waits, lost = _Waits(), False
+        waits, lost = Waits(), False
         while True:
             try:
                 condition = mode()
@@ -395,22 +414,22 @@ class Stored(Objects):
 
     def _try(self, action: Callable[[], T], name: str, *, tries: int = TRIES, missing: bool = False) -> T:
         """Run ``action``, with retries; ``missing``: raise FileNotFoundError."""
-        waits = _Waits(tries)
-        send: Callable[[Callable[[], T]], T] = _now if self._to.lister is None else self._to.lister.first
+        waits = Waits(tries)
         while True:
             try:
-                return send(action)
+                result: T = self._send(action)
+                return result
             except ObjectStoreError:
                 raise
             except Exception as error:
-                failure = _trouble(error)
+                failure = trouble_of(error)
                 if missing and failure.kind == "missing":
                     raise FileNotFoundError from None
                 if not waits.again(failure):
                     raise self._failed(error, name) from None
 
     def _failed(self, error: BaseException, name: str) -> ObjectStoreError:
-        failure = _trouble(error)
+        failure = trouble_of(error)
         if failure.kind == "other" and isinstance(error, OSError) and error.strerror:
             return ObjectStoreError(f"{name}: {error.strerror}: {error.filename or ''}; check the path")
         if failure.code is None and failure.status in {400, 403, 404} and self._to.lister is not None:
@@ -436,42 +455,14 @@ class Stored(Objects):
             else:
                 next(iter(obstore.list(self._to.once, self._prefix or None, chunk_size=1)), None)
         except Exception as error:
-            failure = _trouble(error)
+            failure = trouble_of(error)
             if failure.kind in {"bucket", "secret"}:
                 raise self._error(failure, self.url) from None
         self._bucket_seen.set()
 
 
-class _CutOffError(Exception):
-    """The connection ended before the body."""
-
-
-class _Waits:
-    """How long to wait before the next try: exponential and random, so that many workers do not come back together."""
-
-    def __init__(self, tries: int = TRIES) -> None:
-        self._left = tries
-        self._tried = 0
-        self._until = time.monotonic() + _GIVE_UP_S
-
-    def again(self, failure: Trouble) -> bool:
-        """Whether to try again, after a wait."""
-        self._tried += 1
-        most = min(self._left, 3) if failure.kind == "host" else self._left
-        if not failure.passing or self._tried >= most or time.monotonic() > self._until:
-            return False
-        time.sleep(min(FIRST_WAIT_S * 2 ** (self._tried - 1), _LONGEST_WAIT_S) * random.uniform(0.5, 1.0))
-        return True
-
-
 def _now(action: Callable[[], T]) -> T:
     return action()
-
-
-def _trouble(error: BaseException) -> Trouble:
-    if isinstance(error, _CutOffError):
-        return Trouble("network")
-    return error.problem if isinstance(error, (ListError, SilentError)) else trouble(error)
 
 
 def _info(path: str, meta: Any) -> ObjectInfo:

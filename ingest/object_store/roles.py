@@ -14,6 +14,8 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final
 
+from .contact import NoRedirect
+
 _INSTANCE: Final = "http://169.254.169.254"
 _CONTAINER: Final = "http://169.254.170.2"
 _PATH: Final = "/latest/meta-data/iam/security-credentials/"
@@ -73,14 +75,7 @@ def _of_instance(env: Mapping[str, str]) -> str:
     return _answer(service + _PATH + _answer(service + _PATH, headers).split()[0], headers)
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """The services do not redirect; a token goes to no other host."""
-
-    def redirect_request(self, *_: Any) -> None:
-        return None
-
-
-_OPENER: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect)  # the services are on the node
+_OPENER: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}), NoRedirect)  # the services are on the node
 
 
 def _answer(url: str, headers: Mapping[str, str] | None = None, method: str = "GET") -> str:
