@@ -406,7 +406,7 @@ class _Handing:
             postrun=__version__, tickets=_tickets(decision), night=self.claims.night,
         )  # fmt: skip
         if worker_row is not None:
-            names = ("fingerprint", "bytes", "files", "seconds", "folder", "written")
+            names = ("fingerprint", "bytes", "files", "seconds", "folder", "written", "of_machine")
             row = replace(row, **{name: getattr(worker_row, name) for name in names})
         if keep:
             with suppress(InputError, OSError):  # without a marker the next night repeats the run

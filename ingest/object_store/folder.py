@@ -8,7 +8,7 @@ import secrets
 import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -281,6 +281,13 @@ class Folder(Objects):
             return
         except OSError as error:
             raise self._failed(path, error) from None
+
+    def remove_empty(self, folder: str) -> None:
+        self._check(folder)
+        with suppress(OSError):  # the first that contains something, is a link, or is gone
+            while folder:
+                (self._root / folder).rmdir()
+                folder = folder.rpartition("/")[0]
 
     @contextmanager
     def _temporary(self, path: str, data: bytes | Path) -> Iterator[Path]:

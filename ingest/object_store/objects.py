@@ -119,6 +119,11 @@ class Objects:
         """Delete an object; no error if it does not exist."""
         raise NotImplementedError
 
+    def remove_empty(self, folder: str) -> None:
+        """Remove ``folder`` and those above it up to the root that contain nothing.
+
+        Object stores have no folders."""
+
     def signed(self, path: str, seconds: int) -> str:
         """Return an address that opens an object without credentials for ``seconds``.
 

@@ -528,3 +528,18 @@ def test_nights_on_a_store_that_fails_come_to_an_end_and_no_marker_is_ahead_of_i
         if not due:
             break
     assert set(known(out)) == {f"run{i}" for i in range(6)}
+
+
+def test_the_index_shows_that_the_machine_failed(source: Path, out: Objects) -> None:
+    night, _ = go(source, out, Work(out, {"run1": ["no room", "no room"], "run2": [ValueError("bad"), ValueError("bad")]}))
+    assert {row.id: row.of_machine for row in night.failed} == {"run1": True, "run2": False}
+    assert [(row.id, row.of_machine) for row in night.open] == [("run1", True)]
+
+
+def test_a_run_of_the_name_that_the_root_run_has() -> None:
+    names = [".", "_whole", "__whole", "_whole/a", "__whole/a", "_whole2", "whole", "a/_whole"]
+    folders = [places.run_folder(name) for name in names]
+    assert folders[0] == "runs/_whole"
+    assert folders[-3:] == ["runs/_whole2", "runs/whole", "runs/a/_whole"]
+    assert len(set(folders)) == len(names)
+    assert not any(folder.startswith("runs/_whole/") for folder in folders)
