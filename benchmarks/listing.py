@@ -1,10 +1,12 @@
 """A listing of a million objects of an S3 bucket, and the search for runs in it: processor time, memory.
 
-    .venv/bin/python benchmarks/listing.py [--objects 1000000] [--latency 0.1] [--profile]
+    .venv/bin/python benchmarks/listing.py [--objects 1000000] [--latency 0.1] [--profile] [--shards 8] [--layout dates]
 
 A server in a process of its own, on loopback, makes the pages of ListObjectsV2 as they are requested: 60% of the objects are the traces of
 runs (8 each), the rest checkpoints, logs of the training and other files next to them. ``plan`` of a night lists all, as in the first night
-(no run is known) and as in the next ones (all are known and unchanged). Each is measured in a process of its own.
+(no run is known) and as in the next ones (all are known and unchanged). Each is measured in a process of its own. With ``--shards N`` the
+first night is divided into N shards, and each is measured. ``--layout``: the folders of the runs; ``dates``, ``projects`` (40 projects), or
+``large`` (runs with 1,400 objects each, without folders above them).
 """
 
 from __future__ import annotations
@@ -35,9 +37,13 @@ assert len(NAMES) == PER_RUN
 RUNS_PER_DAY = 100
 
 
-def key(number: int) -> str:
-    """Return the key of an object by its number in the order of the listing."""
+def key(number: int, layout: str = "dates") -> str:
+    """Return the key of the object with this number."""
     run, file = divmod(number, PER_RUN)
+    if layout == "projects":
+        return f"runs/team-{run % 5}/project-{run // 5 % 8}/resnet-{run // 40:05}/{NAMES[file]}"
+    if layout == "large":
+        return f"runs/resnet-{run // 100:04}/rank{run % 100}/{NAMES[file]}"
     day, of_day = divmod(run, RUNS_PER_DAY)
     return f"runs/{2024 + day // 360}/{day // 30 % 12 + 1:02}/{day % 30 + 1:02}/resnet-{of_day:03}/{NAMES[file]}"
 
@@ -80,15 +86,16 @@ class Handler(BaseHTTPRequestHandler):
         return
 
 
-def serve(objects: int, latency_s: float) -> None:
+def serve(objects: int, latency_s: float, layout: str) -> None:
     Handler.latency_s = latency_s
-    Handler.keys = sorted(key(number) for number in range(objects))
+    Handler.keys = sorted(key(number, layout) for number in range(objects))
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     print(server.server_port, flush=True)
     server.serve_forever()
 
 
-def measure(port: int, known: bool, profile: bool) -> None:
+def measure(port: int, known: bool, profile: bool, shard: tuple[int, int] | None) -> None:
+    from postrun.ingest.object_store import listing
     from postrun.ingest.object_store.open import open_objects
     from postrun.nightly import night as nights
     from postrun.nightly import places
@@ -97,7 +104,10 @@ def measure(port: int, known: bool, profile: bool) -> None:
 
     options = ReportOptions()
     source, out = open_objects("s3://bucket/runs"), open_objects("memory://out")
-    wanted = Wanted("s3://bucket/runs", "memory://out", options, now_ns=time.time_ns() + 10**15, settle_ns=1)
+    wanted = Wanted("s3://bucket/runs", "memory://out", options, now_ns=time.time_ns() + 10**15, settle_ns=1, shard=shard)
+    requests = []
+    page = listing.Lister._get
+    listing.Lister._get = lambda self, query: requests.append(query) or page(self, query)  # type: ignore[method-assign,func-returns-value]
     rows: dict[str, Row] = {}
     if known:
         # Only what decides about a run; found out by a first plan in another process.
@@ -120,12 +130,13 @@ def measure(port: int, known: bool, profile: bool) -> None:
 
         profiler.disable()
         pstats.Stats(profiler).sort_stats("tottime").print_stats(25)
+    what = "all known" if known else "first night" if shard is None else f"shard {shard[0]}/{shard[1]}"
     print(
-        f"{'all known' if known else 'first night'}: {time.process_time() - before:.1f} s processor, {time.monotonic() - began:.1f} s wall,"
+        f"{what}: {len(requests)} requests, {time.process_time() - before:.1f} s processor, {time.monotonic() - began:.1f} s wall,"
         f" peak {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10} MiB ({held >> 10} MiB before), {night.runs_found} runs,"
         f" {sum(one.due for one in night.decisions)} due"
     )
-    if not known:
+    if not known and shard is None:
         ROWS.write_text(json.dumps({one.run.id: one.run.fingerprint for one in night.decisions}))
 
 
@@ -134,19 +145,33 @@ def main() -> None:
     parser.add_argument("--objects", type=int, default=1_000_000)
     parser.add_argument("--latency", type=float, default=0.0, help="seconds before each answer")
     parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--shards", type=int)
+    parser.add_argument("--layout", choices=("dates", "projects", "large"), default="dates")
+    parser.add_argument("--shard", type=int)
     parser.add_argument("--serve", action="store_true")
     parser.add_argument("--measure", choices=("first", "known"))
     parser.add_argument("--port", type=int)
     options = parser.parse_args()
     if options.serve:
-        serve(options.objects, options.latency)
+        serve(options.objects, options.latency, options.layout)
         return
     if options.measure:
-        measure(options.port, options.measure == "known", options.profile)
+        shard = None if options.shard is None else (options.shard, options.shards)
+        measure(options.port, options.measure == "known", options.profile, shard)
         return
     me = Path(__file__).resolve()
     environment = {name: value for name, value in os.environ.items() if not re.match(r"AWS_|.*_proxy$", name, re.IGNORECASE)}
-    words = [sys.executable, "-P", str(me), "--objects", str(options.objects), "--latency", str(options.latency)]
+    words = [
+        sys.executable,
+        "-P",
+        str(me),
+        "--objects",
+        str(options.objects),
+        "--latency",
+        str(options.latency),
+        "--layout",
+        options.layout,
+    ]
     with tempfile.TemporaryDirectory() as folder, subprocess.Popen([*words, "--serve"], stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         port = server.stdout.readline().strip()
@@ -155,8 +180,11 @@ def main() -> None:
             "AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
         }  # fmt: skip
         try:
+            more = ["--profile"] if options.profile else []
+            for number in range(options.shards or 0):
+                of_shard = ["--measure", "first", "--port", port, "--shard", str(number), "--shards", str(options.shards), *more]
+                subprocess.run([*words, *of_shard], check=True, env=environment, cwd=folder)
             for which in ("first", "known"):
-                more = ["--profile"] if options.profile else []
                 subprocess.run([*words, "--measure", which, "--port", port, *more], check=True, env=environment, cwd=folder)
         finally:
             server.terminate()

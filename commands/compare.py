@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _FORMATS: Final = ("html", "pdf", "json", "md", "junit")
 FAIL_WORDS: Final = ("slower", "faster", "verdicts", "kernels", "memory", "changed", "unlike", "undecided")
 _MAX_CHANGES: Final = 8
+_MAX_IGNORED: Final = 5
 
 
 _formats = parsed(lambda value: option_values.choices(value, _FORMATS, "not a format of a comparison"))
@@ -105,6 +106,9 @@ def compare(
     for side, source in zip(sides, sources, strict=True):
         if not quiet and side.path is not None and side.path != source:
             echo_line(f"note: {side.path} was read, not the traces; give their folder to analyze them again", err=True)
+        if not quiet and side.ignored:
+            fields = f"{', '.join(side.ignored[:_MAX_IGNORED])}{' ...' if len(side.ignored) > _MAX_IGNORED else ''}"
+            echo_line(f"note: {side.path}: fields that this version of postrun does not know are left out: {fields}", err=True)
     if as_json:
         print_json(_summary(comparison, written))
     elif not quiet:

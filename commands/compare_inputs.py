@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -22,10 +22,12 @@ TRACES: Final = "traces"
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A report. ``path``: the report.json that it was read from; None: it was made from traces."""
+    """A report. ``path``: the report.json that it was read from; None: it was made from traces. ``ignored``: the fields of the file that
+    this version of postrun does not know."""
 
     report: Report
     path: str | None
+    ignored: tuple[str, ...] = ()
 
     @property
     def kind(self) -> str:
@@ -47,7 +49,8 @@ def load(
         for option, name in (("--redact", "redact"), ("--same", "same"), ("--clock-offset", "clock_offsets")):
             if of_store[name]:
                 raise UsageError(f"{path}: {option} cannot change a report that is there already; give the traces of both runs")
-        return Loaded(_read(path), str(path))
+        report, ignored = _read(path)
+        return Loaded(report, str(path), ignored)
     from ..analysis import analyze
     from ..analysis.options import Options
     from ..ingest import ingest
@@ -73,7 +76,8 @@ def report_file(source: Path) -> Path | None:
     return path if head.startswith(b"{") and b'"schema_version"' in head and b'"generator"' in head else None
 
 
-def _read(path: Path) -> Report:
+def _read(path: Path) -> tuple[Report, tuple[str, ...]]:
+    """Return the report in a file, and the fields that it does not take from there."""
     from ..analysis.report.load import is_report, report_of
 
     try:
@@ -83,6 +87,20 @@ def _read(path: Path) -> Report:
     if not is_report(data):
         raise InputError(f"{path}: is no report.json of postrun; give a report.json, trace files or a run store")
     try:
-        return report_of(data)
+        report = report_of(data)
     except ValueError as error:
         raise InputError(f"{path}: {error}; make it again with postrun report") from error
+    return report, tuple(sorted(set(_unknown(data, report.to_dict()))))
+
+
+def _unknown(data: Any, known: Any, above: str = "") -> Iterator[str]:
+    """Yield the keys of ``data`` that ``known`` lacks, without positions in lists."""
+    if isinstance(data, Mapping) and isinstance(known, Mapping):
+        for key, value in data.items():
+            if key in known:
+                yield from _unknown(value, known[key], f"{above}{key}.")
+            else:
+                yield f"{above}{key}"
+    elif isinstance(data, list) and isinstance(known, list | tuple):
+        for value, of in zip(data, known, strict=False):
+            yield from _unknown(value, of, above)

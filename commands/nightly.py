@@ -432,7 +432,7 @@ def _parts(options: dict[str, Any], look: Look) -> Parts:
 
 
 def _check_found(source: str, verbose: bool, night: Night) -> None:
-    if not night.runs_found and not night.runs_known:
+    if not night.runs_found and not night.runs_known and not night.divided:
         if night.not_read:
             more = len(night.not_read) - _NAMED
             rest = [f"and {more} more"] if more > 0 else []

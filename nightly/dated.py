@@ -7,21 +7,16 @@ the same as without a template.
 from __future__ import annotations
 
 import re
-from collections import deque
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, date, datetime, timedelta
 from typing import Final
 
 from ..errors import UsageError
-from ..ingest.object_store.objects import ObjectInfo, Objects
 
 _FIELDS: Final = {"{yyyy}": "%Y", "{mm}": "%m", "{dd}": "%d"}
 _FIELD: Final = re.compile("|".join(map(re.escape, _FIELDS)))
 _DEFAULT: Final = timedelta(days=7)
 _ZONES: Final = timedelta(days=1)  # Dates in a path may be in another time zone
 _MOST_DAYS: Final = 10_000
-_AT_ONCE: Final = 8  # folders
 
 
 def divided(source: str) -> tuple[str, str | None]:
@@ -61,18 +56,3 @@ def _with_date(pattern: str, day: date) -> str:
 
 def _moment(ns: int) -> datetime:
     return datetime.fromtimestamp(ns // 10**9, UTC)
-
-
-def listing(source: Objects, wanted: Sequence[str] | None) -> Iterator[ObjectInfo]:
-    """Yield the objects below some prefixes, which are in order; None: all objects."""
-    if wanted is None:
-        yield from source.list()
-        return
-    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="postrun-days") as pool:
-        pending: deque[Future[list[ObjectInfo]]] = deque()
-        for prefix in wanted:
-            pending.append(pool.submit(lambda prefix=prefix: list(source.list(prefix))))  # type: ignore[misc]
-            if len(pending) == _AT_ONCE:
-                yield from pending.popleft().result()
-        for future in pending:
-            yield from future.result()

@@ -187,45 +187,78 @@ def place_of(path: str) -> tuple[str, Role] | None:
         return None if _hidden(folder) else (_run_folder(folder), "mark")
     if not name or name.startswith(".") or _hidden(folder):
         return None
-    lower = name.lower()
-    metrics = name[:10].isdigit() and _METRICS.search(name) is not None
-    if above := _above_hosted(folder, lower == "training_job_end.ts"):
-        if lower == "training_job_end.ts":
+    kind, metrics, sure, host = _of_name(name)
+    if above := _above_hosted(folder, kind == "end"):
+        if kind == "end":
             return above, "end"
         recognized = metrics or any(pattern.search(path) for pattern in (_TIMELINE, _TENSORFLOW, _PYTHON, _PYTHON_DUMP))
         return above, "hosted" if recognized else "beside"
-    if lower.endswith(".duckdb"):
+    if kind is None or kind == "end":
+        return None
+    if kind == "store":
         return _run_folder(folder), "store"
-    if lower.endswith(".prt"):
-        return _run_folder(folder, _host_of(name)), "recording"
-    if lower.endswith((".sqlite", ".sqlite.gz", ".sqlite.zst")):
-        return None if _without_traces(folder) else (_run_folder(folder), "trace" if _NSIGHT.search(name) else "perhaps")
-    of_gpus = "smi" in lower or "dcgm" in lower or "gpu" in lower or "dmon" in lower  # faster than the expression
-    if of_gpus and (log := _GPU_LOG.search(name)) is not None and not _without_traces(folder):
-        return _log_folder(folder), "extra" if log["tool"] and log["kind"].lower() in ("csv", "tsv") else "perhaps extra"
-    if lower.endswith(_PYTHON_ENDINGS) and (_PYTHON.search(name) or lower.endswith(".prof")):
-        role: Role = "perhaps extra" if lower.endswith(".prof") else "extra"
-        return None if _without_traces(folder) else (_run_folder(_WINDOW.sub("", folder)), role)
-    if _TORCH_TRACE.match(name):
-        return None if _without_traces(folder) else (_run_folder(folder), "extra")
-    if lower == _TIMER:
+    if kind == "recording":
+        return _run_folder(folder, host), "recording"
+    if kind == "timer":
         return _run_folder(_WINDOW.sub("", folder)), "beside"
+    if kind == "json":
+        if "plugins/profile/" in path:
+            profile = _TENSORFLOW.search(path)
+            above = path[: profile.start()] if profile else ""
+            return (_run_folder(above), "trace") if profile and not _without_traces(above) else None
+        if name == "job.json":
+            return _run_folder(folder), "job"
+        if metrics:
+            return _run_folder(folder), "hosted"
+        if _NO_TRACE.fullmatch(name) or _without_traces(folder):
+            return None
+        sure = sure or (not name.lower().endswith(".json") and _TRACE_FOLDER.search(folder) is not None)
+        return _run_folder(folder, host), "trace" if sure else "perhaps"
+    if _without_traces(folder):
+        return None
+    if kind == "sqlite":
+        return _run_folder(folder), "trace" if sure else "perhaps"
+    if kind == "log":
+        return _log_folder(folder), "extra" if sure else "perhaps extra"
+    if kind == "python":
+        return _run_folder(_WINDOW.sub("", folder)), "extra" if sure else "perhaps extra"
+    return _run_folder(folder), "extra" if sure else "perhaps extra"
+
+
+_OfName = tuple[Literal["end", "store", "recording", "sqlite", "log", "python", "timer", "json", "text"] | None, bool, bool, str | None]
+
+
+@lru_cache(4096)
+def _of_name(name: str) -> _OfName:
+    """Return what the name of a file shows.
+
+    These are its kind, whether it has hosted metrics, whether the kind is certain, and the machine.
+
+    Many runs have files of the same names, so the results are cached. text: logs of torch.compile and Horovod's timelines."""
+    lower = name.lower()
+    metrics = name[:10].isdigit() and _METRICS.search(name) is not None
+    if lower == "training_job_end.ts":
+        return "end", metrics, True, None
+    if lower.endswith(".duckdb"):
+        return "store", metrics, True, None
+    if lower.endswith(".prt"):
+        return "recording", metrics, True, _host_of(name)
+    if lower.endswith((".sqlite", ".sqlite.gz", ".sqlite.zst")):
+        return "sqlite", metrics, _NSIGHT.search(name) is not None, None
+    of_gpus = "smi" in lower or "dcgm" in lower or "gpu" in lower or "dmon" in lower  # faster than the expression
+    if of_gpus and (log := _GPU_LOG.search(name)) is not None:
+        return "log", metrics, bool(log["tool"]) and log["kind"].lower() in ("csv", "tsv"), None
+    if lower.endswith(_PYTHON_ENDINGS) and (_PYTHON.search(name) or lower.endswith(".prof")):
+        return "python", metrics, not lower.endswith(".prof"), None
+    if _TORCH_TRACE.match(name):
+        return "text", metrics, True, None
+    if lower == _TIMER:
+        return "timer", metrics, True, None
     if ("horovod" in lower or "hvd" in lower) and _HOROVOD.search(name):
-        return None if _without_traces(folder) else (_run_folder(folder), "perhaps extra")
-    if not lower.endswith((".json", ".json.gz", ".json.zst")):
-        return None
-    if "plugins/profile/" in path:
-        profile = _TENSORFLOW.search(path)
-        above = path[: profile.start()] if profile else ""
-        return (_run_folder(above), "trace") if profile and not _without_traces(above) else None
-    if name == "job.json":
-        return _run_folder(folder), "job"
-    if metrics:
-        return _run_folder(folder), "hosted"
-    if _NO_TRACE.fullmatch(name) or _without_traces(folder):
-        return None
-    sure = _TRACE.search(name) or (not lower.endswith(".json") and _TRACE_FOLDER.search(folder))
-    return _run_folder(folder, _host_of(name)), "trace" if sure else "perhaps"
+        return "text", metrics, False, None
+    if lower.endswith((".json", ".json.gz", ".json.zst")):
+        return "json", metrics, _TRACE.search(name) is not None, _host_of(name)
+    return None, metrics, False, None
 
 
 def to_look_at(run: FoundRun) -> tuple[ObjectInfo, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -142,6 +143,10 @@ class _OnDask(Executor):
                     host="127.0.0.1", protocol="tls://", security=security, local_directory=self._folder,
                 )  # fmt: skip
             self._stack.callback(self._cluster.close)
+        # The client of Dask prints tracebacks when it loses the scheduler, and the night reports why it ends.
+        for logger in map(logging.getLogger, ("distributed", "distributed.client", "tornado.application")):
+            self._stack.callback(logger.setLevel, logger.level)
+            logger.setLevel(logging.CRITICAL)
         try:
             self._client = distributed.Client(address or self._cluster, timeout=_CONNECT_S, set_as_default=False)
         except (OSError, TimeoutError, ValueError, TypeError, RuntimeError) as error:

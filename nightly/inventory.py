@@ -6,14 +6,13 @@ run is read, as after a listing.
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final
-from urllib.parse import unquote_plus
-
-import polars as pl
+from typing import TYPE_CHECKING, Any, Final
 
 from .. import temporary
 from ..errors import InputError
@@ -21,6 +20,10 @@ from ..ingest.object_store.objects import ObjectInfo, Objects
 from ..ingest.object_store.open import open_objects
 from ..ingest.object_store.paths import is_ours, problem
 from ..ingest.object_store.urls import parse
+from ..ingest.store.database import NO_EXTENSIONS, connect, native_path
+
+if TYPE_CHECKING:
+    import duckdb
 
 _MANIFEST: Final = re.compile(r"(?:.*/)?\d{4}-\d\d-\d\dT\d\d-\d\dZ/manifest\.json")
 _MOST_MANIFEST: Final = 16 << 20
@@ -29,7 +32,10 @@ _COLUMNS: Final = {
     "IsDeleteMarker": "is_delete_marker",
 }  # fmt: skip
 _NEEDED: Final = ("key", "size", "last_modified_date", "e_tag")
-_ROWS: Final = 10_000
+_VERSIONS: Final = {"is_latest": "true", "is_delete_marker": "false"}  # of current objects
+_SETTINGS: Final = {"memory_limit": "96MB", "threads": 1, **NO_EXTENSIONS}  # the rest is in files
+_CSV: Final = "header = false, auto_detect = false, quote = '\"', escape = '\"', max_line_size = 65536, buffer_size = 1048576"
+_GZIP: Final = b"\x1f\x8b"
 
 
 def listing(url: str, source: Objects) -> Iterator[ObjectInfo]:
@@ -46,31 +52,50 @@ def listing(url: str, source: Objects) -> Iterator[ObjectInfo]:
         raise InputError(f"--inventory {url}: this is an inventory of the bucket {manifest['sourceBucket']}; the source is {source.url}")
     base = f"{of_source.prefix}/" if of_source.prefix else ""
     with temporary.Folder() as folder:
-        parts = []
+        rows = Path(folder) / "rows.csv"
+        _sort(store, url, manifest, base, Path(folder), rows)
+        last = None
+        with rows.open(encoding="utf-8", newline="") as file:
+            for path, size, etag, modified, decoded in csv.reader(file):
+                if path == last or path.endswith("/") or is_ours(path):  # the root's own marker has an empty path
+                    continue
+                last = path
+                if wrong := problem(path) if decoded == "true" else "a name that is not UTF-8":
+                    source.left_out.append(f"{source.place(path)}: {wrong}")
+                elif not size or not modified:
+                    raise InputError(f"--inventory {url}: {source.place(path)} has no size or date; give another")
+                else:
+                    yield ObjectInfo(path, int(size), f'"{etag}"' if etag else None, _nanoseconds(modified))
+
+
+@lru_cache(4096)  # Many objects were written in the same millisecond; a number of its own for each takes memory
+def _nanoseconds(milliseconds: str) -> int:
+    return int(milliseconds) * 1_000_000
+
+
+def _sort(store: Objects, url: str, manifest: Mapping[str, Any], base: str, folder: Path, target: Path) -> None:
+    """Write the current objects below ``base`` to a CSV file, ordered by path."""
+    import duckdb
+
+    database = connect(native_path(folder / "inventory.duckdb"), dict(_SETTINGS), folder, {})
+    try:
+        database.execute("CREATE TABLE object (path VARCHAR, size BIGINT, e_tag VARCHAR, modified_ms BIGINT, decoded BOOLEAN)")
         for number, file in enumerate(manifest["files"]):
-            path = Path(folder) / f"{number}.{manifest['fileFormat'].lower()}"
+            path = folder / f"{number}.{manifest['fileFormat'].lower()}"
             if (info := store.head(file["key"])) is None:
                 raise InputError(f"--inventory {url}: its file {file['key']} is missing; give a newer inventory")
             store.download(info, path)
             try:
-                parts.append(_objects(path, manifest, base))
-            except pl.exceptions.PolarsError as error:
+                _insert(database, path, manifest, base)
+            except duckdb.Error as error:
                 raise InputError(
                     f"--inventory {url}: its file {file['key']} cannot be read ({type(error).__name__}); give another"
                 ) from error
             path.unlink()
-        table = pl.concat(parts).sort("path") if parts else pl.DataFrame(schema=["path", "size", "e_tag", "modified"])
-        del parts
-    last = ""
-    for rows in table.iter_slices(_ROWS):
-        for path, size, etag, modified in rows.iter_rows():
-            if path == last or path.endswith("/") or is_ours(path):  # the root's own marker has an empty path
-                continue
-            last = path
-            if wrong := problem(path):
-                source.left_out.append(f"{source.place(path)}: {wrong}")
-            else:
-                yield ObjectInfo(path, size, f'"{etag}"' if etag else None, modified * 1_000_000)
+        # The order of bytes, which is that of listings.
+        database.sql("SELECT * FROM object ORDER BY path").write_csv(native_path(target), header=False)
+    finally:
+        database.close()
 
 
 def _manifest(store: Objects, url: str, prefix: str) -> Mapping[str, Any]:
@@ -106,20 +131,27 @@ def _names(manifest: Mapping[str, Any]) -> list[str]:
     return [_COLUMNS.get(name.strip(), name.strip()) for name in schema.split(",")]
 
 
-def _objects(path: Path, manifest: Mapping[str, Any], base: str) -> pl.DataFrame:
-    """Return the current objects below ``base``: path, size, e_tag, modified (ms)."""
+def _insert(database: duckdb.DuckDBPyConnection, path: Path, manifest: Mapping[str, Any], base: str) -> None:
+    """Insert the current objects of a file of the inventory."""
     columns = _names(manifest)
-    is_csv = manifest["fileFormat"] == "CSV"
-    table = (
-        pl.read_csv(path, has_header=False, new_columns=columns, infer_schema=False) if is_csv else pl.read_parquet(path, columns=columns)
+    if manifest["fileFormat"] == "CSV":
+        with path.open("rb") as file:
+            packed = file.read(2) == _GZIP
+        field = {column: f"c{number}" for number, column in enumerate(columns)}
+        types = ", ".join(f"c{number}: 'VARCHAR'" for number in range(len(columns)))
+        table = f"read_csv($file, columns = {{{types}}}, compression = '{'gzip' if packed else 'none'}', {_CSV})"
+        key, decoded = field["key"], f"try(url_decode(replace({field['key']}, '+', ' ')))"
+        path_of = f"CASE WHEN contains({key}, '%') OR contains({key}, '+') THEN {decoded} ELSE {key} END"
+        modified = f"nullif({field['last_modified_date']}, '')::TIMESTAMP"
+    else:
+        field = {column: column for column in columns}
+        table, key, path_of, modified = "read_parquet($file)", "key", "key", "last_modified_date"
+    current = [f"lower({field[column]}::VARCHAR) = '{value}'" for column, value in _VERSIONS.items() if column in field]
+    database.execute(
+        f"""INSERT INTO object SELECT substr(path, length($base) + 1), size, e_tag, modified_ms, decoded FROM (
+            SELECT coalesce({path_of}, {key}) AS path, nullif({field["size"]}::VARCHAR, '')::BIGINT AS size,
+                {field["e_tag"]}::VARCHAR AS e_tag, epoch_ms({modified}) AS modified_ms, {path_of} IS NOT NULL AS decoded
+            FROM {table} WHERE {" AND ".join(["true", *current])}
+        ) WHERE starts_with(path, $base)""",
+        {"base": base, "file": native_path(path)},
     )
-    for name, wanted in (("is_latest", "true"), ("is_delete_marker", "false")):
-        if name in columns:
-            table = table.filter(pl.col(name).cast(pl.String).str.to_lowercase() == wanted)
-    written = pl.col("last_modified_date")
-    if is_csv:
-        written = written.str.to_datetime("%Y-%m-%dT%H:%M:%S%.fZ", time_unit="ms")
-        table = table.with_columns(pl.Series("key", [unquote_plus(key) for key in table["key"]], pl.String))
-    path_of = pl.col("key").str.strip_prefix(base)
-    size, modified = pl.col("size").cast(pl.Int64), written.dt.timestamp("ms")
-    return table.filter(pl.col("key").str.starts_with(base)).select(path=path_of, size=size, e_tag="e_tag", modified=modified)

@@ -26,7 +26,7 @@ class LeftOut:
     def __init__(self, folder_of: Callable[[str], str | None], exclude: Sequence[str] = ()) -> None:
         self._folder_of = folder_of
         self._excluded = tuple(folder.rstrip("/") + "/" for folder in exclude)
-        self._files: list[tuple[str, ObjectInfo]] = []
+        self._files: dict[str, tuple[str, ObjectInfo]] = {}
 
     def watch(self, listing: Iterable[ObjectInfo]) -> Iterator[ObjectInfo]:
         """Yield the other objects."""
@@ -35,14 +35,14 @@ class LeftOut:
             if folder is None or file.path.startswith(self._excluded):
                 yield file
             else:
-                self._files.append((folder, file))
+                self._files[file.path] = folder, file
 
     def paths(self) -> set[str]:
-        return {file.path for _, file in self._files}
+        return set(self._files)
 
     def runs(self, run_ids: Collection[str]) -> list[FoundRun]:
         """Return the files outside all runs, each as a run. ``run_ids``: of all runs."""
-        return [FoundRun(file.path, "traces", (file,), True, "") for folder, file in self._files if folder not in run_ids]
+        return [FoundRun(file.path, "traces", (file,), True, "") for folder, file in self._files.values() if folder not in run_ids]
 
 
 def store_folder(path: str) -> str | None:

@@ -6,7 +6,6 @@ nights at the same time share the runs by their claims.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import time
@@ -22,10 +21,11 @@ from ..errors import InputError
 from ..ingest.object_store.objects import ObjectInfo, Objects, ObjectStoreError
 from ..ingest.object_store.urls import is_url
 from ..version import REPORT, __version__
-from . import dated, hard_limit, left_out, places, reasons
+from . import hard_limit, left_out, places, reasons
 from .claims import Claims
 from .discover import found_runs, to_look_at, with_these
 from .model import FoundRun, ReportOptions, Row, Task, row_of
+from .shards import Shard
 
 Why = Literal["new", "changed", "other options", "earlier version", "failed before", "again", "unchanged", "running"]
 Fault = Literal["input", "timeout", "memory", "crash", "machine", "store", "internal"]
@@ -85,14 +85,15 @@ class Decision:
 @dataclass(slots=True)
 class Night:
     """The result of a night. ``runs_found``: the number of runs, including those that the options leave out. ``runs_known``: the number of
-    runs with a report. ``rows``: runs that were reported or failed in it. ``elsewhere``: rows of due runs that another night has finished
-    meanwhile. ``open``: rows of runs that are not up to date, and why. ``faults``: of the failed runs, by id. ``not_read``: a line, with
-    paths relative to the source, for each report of Nsight Systems and each omitted run store outside all runs, and for each object that
-    the listing left out. ``stopped``: why it ended before all runs were handed out."""
+    runs with a report. ``divided``: whether other shards list other runs. ``rows``: runs that were reported or failed in it. ``elsewhere``:
+    rows of due runs that another night has finished meanwhile. ``open``: rows of runs that are not up to date, and why. ``faults``: of the
+    failed runs, by id. ``not_read``: a line, with paths relative to the source, for each report of Nsight Systems and each omitted run
+    store outside all runs, and for each object that the listing left out. ``stopped``: why it ended before all runs were handed out."""
 
     decisions: list[Decision] = field(default_factory=list)
     runs_found: int = 0
     runs_known: int = 0
+    divided: bool = False
     gone: tuple[str, ...] = ()
     not_read: tuple[str, ...] = ()
     rows: list[Row] = field(default_factory=list)
@@ -115,31 +116,34 @@ def plan(source: Objects, out: Objects, wanted: Wanted, known: Mapping[str, Row]
     digest = places.options_digest(wanted.options)
     night = Night()
     seen: set[str] = set()
-    listing = _listing(source, wanted)
     report_folders = own_folders(source.url, out.url)
+    shard = Shard(source, *(wanted.shard or (0, 1)), report_folders)
     reports = left_out.LeftOut(left_out.nsight_folder, report_folders)
     stores = left_out.LeftOut(left_out.store_folder, report_folders)
-    objects = listing if wanted.run_stores else stores.watch(listing)
-    runs = found_runs(reports.watch(objects), now_ns=wanted.now_ns, settle_ns=wanted.settle_ns, exclude=report_folders)
-    for run in real_runs(source, runs, known):
+
+    def search(listing: Iterator[ObjectInfo]) -> Iterator[FoundRun]:
+        objects = reports.watch(listing if wanted.run_stores else stores.watch(listing))
+        return found_runs(objects, now_ns=wanted.now_ns, settle_ns=wanted.settle_ns, exclude=report_folders)
+
+    for run in real_runs(source, shard.runs(search, _listing(source, wanted, shard)), known):
         seen.add(run.id)
-        if lets_in(run, wanted):
+        if lets_in(run, wanted, shard):
             night.decisions.append(decide(run, known.get(run.id), digest, wanted))
-    night.runs_found = len(seen)
+    night.runs_found, night.divided = len(seen), shard.divided
     night.not_read = (
-        *(left_out.nsight_note(one.id) for one in reports.runs(seen) if lets_in(one, wanted)),
-        *(left_out.store_note(one.id) for one in stores.runs(seen) if lets_in(one, wanted)),
+        *(left_out.nsight_note(one.id) for one in reports.runs(seen) if lets_in(one, wanted, shard)),
+        *(left_out.store_note(one.id) for one in stores.runs(seen) if lets_in(one, wanted, shard)),
         *(line.removeprefix(source.place("")) if not line.startswith(source.place(": ")) else line for line in source.left_out),
     )
-    listed = known.keys() if wanted.prefixes is None else {run for run in known if run.startswith(wanted.prefixes)}
-    night.gone = tuple(sorted(listed - seen - stores.paths()))
+    listed = (run for run in known if wanted.prefixes is None or run.startswith(wanted.prefixes))
+    night.gone = tuple(sorted(run for run in {*listed} - seen - stores.paths() if shard.lacks(run)))
     night.runs_known = len(known)
     return night
 
 
-def _listing(source: Objects, wanted: Wanted) -> Iterator[ObjectInfo]:
+def _listing(source: Objects, wanted: Wanted, shard: Shard) -> Iterator[ObjectInfo]:
     if wanted.inventory is None:
-        return dated.listing(source, wanted.prefixes)
+        return shard.listing() if wanted.prefixes is None else source.list_below(wanted.prefixes)
     from . import inventory
 
     objects = inventory.listing(wanted.inventory, source)
@@ -157,18 +161,13 @@ def own_folders(source: str, out: str) -> tuple[str, ...]:
     return (below[len(above) : -1],) if below.startswith(above) and below != above else ()
 
 
-def lets_in(run: FoundRun, wanted: Wanted) -> bool:
+def lets_in(run: FoundRun, wanted: Wanted, shard: Shard) -> bool:
     """Decide whether --since, --until and --shard leave a run to this night."""
     return (
         (wanted.since_ns is None or run.modified_ns >= wanted.since_ns)
         and (wanted.until_ns is None or run.modified_ns < wanted.until_ns)
-        and (wanted.shard is None or shard_of(run.id, wanted.shard[1]) == wanted.shard[0])
+        and shard.has(run.id)
     )
-
-
-def shard_of(run_id: str, count: int) -> int:
-    """Return the shard of a run: the same on every machine, in every night."""
-    return int.from_bytes(hashlib.sha256(run_id.encode("utf-8", "surrogateescape")).digest()[:8], "big") % count
 
 
 def decide(run: FoundRun, row: Row | None, digest: str, wanted: Wanted) -> Decision:
@@ -407,7 +406,7 @@ class _Handing:
             postrun=__version__, tickets=_tickets(decision), night=self.claims.night,
         )  # fmt: skip
         if worker_row is not None:
-            names = ("fingerprint", "bytes", "files", "seconds", "folder", "written")
+            names = ("fingerprint", "bytes", "files", "seconds", "folder", "written", "of_machine")
             row = replace(row, **{name: getattr(worker_row, name) for name in names})
         if keep:
             with suppress(InputError, OSError):  # without a marker the next night repeats the run

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from ..analysis.toolkit.wording import threshold_text
 from ..report_templates.figures.trend import Dot, trend
 from ..report_templates.output import pages, styles
-from ..report_templates.text.formats import UNKNOWN, clip, count, duration, glued, moment, plural, points, signed_percent
+from ..report_templates.text.formats import UNKNOWN, clip, count, duration, ended, glued, moment, plural, points, signed_percent
 from ..report_templates.text.look import Look
 from ..report_templates.text.signs import FINE, ISSUE, SIGNS
 from .metrics import METRICS, STEP
@@ -129,7 +129,7 @@ def _groups(index: Index, anchors: dict[str, str]) -> list[Group]:
         return [_line(index, found, rows.get(run_id), anchors) for run_id, found in by_run.items()]
 
     failed = [
-        Line(run_id(row), None, family_name(index, row), anchors.get(family_name(index, row)), clip(row.reason or "", 600))
+        Line(run_id(row), None, family_name(index, row), anchors.get(family_name(index, row)), ended(row.reason or "", 600))
         for row in index.failed
     ]
     groups = [

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from ..analysis.report.run import Tile
-from ..report_templates.text.formats import clip, count, duration, glued, percent, plural
+from ..report_templates.text.formats import clip, count, duration, ended, glued, percent, plural
 from .history import NIGHT_NS
 from .metrics import STEP
 
@@ -45,7 +45,7 @@ def _worst(index: Index) -> str:
             return f"The worst is {clip(finding.id, 80)}: {percent(finding.change_percent)} slower per step ({times})."
     if index.failed:
         row = index.failed[0]
-        reason = clip(first_sentence(row.reason or "", row.id), _LONGEST_REASON).rstrip(".")
+        reason = ended(first_sentence(row.reason or "", row.id), _LONGEST_REASON).rstrip(".")
         return f"The newest failure is {clip(row.id, 80)}: {reason}."
     first = index.findings[0]
     rules = runs_with(index, "new_issue")[first.id]

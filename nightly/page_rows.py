@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from markupsafe import Markup
 
 from ..analysis.rules.engine.catalogue import PROFILER_REPORT, RULES
-from ..report_templates.text.formats import UNKNOWN, clip, count, duration, moment, percent, plural, signed_percent
+from ..report_templates.text.formats import UNKNOWN, clip, count, duration, ended, moment, percent, plural, signed_percent
 from ..report_templates.text.signs import ERROR, FINE, ISSUE, NOT_EVALUATED
 from .addresses import PATH, file_of, filled
 from .page_head import first_sentence
@@ -114,9 +114,9 @@ def entry(index: Index, row: Row, rules: Sequence[str]) -> dict[str, Any]:
     full_note = note = row.reason or ""
     if row.state == "reported":
         parts = [f"job {row.status}"] * (row.status not in (None, "completed", "unknown")) + list(row.warnings[-2:])
-        full_note, note = "; ".join(parts), "; ".join(clip(part, 60) for part in parts)
+        full_note, note = "; ".join(parts), "; ".join(ended(part, 60) for part in parts)
     elif row.state == "failed":
-        note = clip(first_sentence(full_note, row.id), 120)
+        note = ended(first_sentence(full_note, row.id), 120)
     return {
         "name": clip(row.name or row.id.rpartition("/")[2], 80),
         "id": run_id(row),
@@ -126,7 +126,7 @@ def entry(index: Index, row: Row, rules: Sequence[str]) -> dict[str, Any]:
         "state": row.state,
         "sign": sign,
         "mark": mark,
-        "note": clip(note, 240),
+        "note": ended(note, 240),
         "full_note": clip(full_note, 2_000) if full_note != note else "",
         "started": moment(row.started_ns),
         "started_sort": "" if row.started_ns is None else row.started_ns // 10**6,

@@ -31,11 +31,14 @@ _NAME: Final = 200  # characters of the name of a rule
 _CURRENCY: Final = 10  # characters, as --price-per-gpu-hour accepts
 _REPORT_FOLDER: Final = re.compile(r"[0-9a-z]+-[0-9a-z]+")
 _KINDS: Final = frozenset(get_args(Kind))
-_ROOT_RUN: Final = "_whole"  # folder of the run ".", a name that no path can have
+_ROOT_RUN: Final = "_whole"  # folder of the run "."
+_LIKE_ROOT_RUN: Final = re.compile(r"_+whole(?:/|$)")
 
 
 def run_folder(run_id: str) -> str:
-    return f"{RUNS}/{_ROOT_RUN if run_id == '.' else run_id}"
+    if run_id == ".":
+        return f"{RUNS}/{_ROOT_RUN}"
+    return f"{RUNS}/{'_' if _LIKE_ROOT_RUN.match(run_id) else ''}{run_id}"
 
 
 def done(run_id: str) -> str:

@@ -178,4 +178,6 @@ def remove(out: Objects, removals: Iterable[Removal]) -> Iterator[Removal]:
                     out.delete(places.done(row.id))
             finally:
                 claims.give_back(path)
+                for folder in {file.path.rpartition("/")[0] for file in removal.files} | {places.run_folder(row.id)}:
+                    out.remove_empty(folder)
             yield removal

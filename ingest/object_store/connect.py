@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import threading
+import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
-from .contact import SILENT_S
+from .contact import SILENT_S, Contact, NoRedirect, answers
 from .credentials import Aws, aws
 from .listing import Lister
 from .objects import ObjectStoreError
@@ -28,12 +29,10 @@ _PATIENT: Final = {
     "backoff": {"init_backoff": timedelta(milliseconds=200), "max_backoff": timedelta(seconds=10), "base": 2},
     "retry_timeout": timedelta(minutes=2),
 }
+_AZURITE: Final = "http://127.0.0.1:10000"  # the emulator of Azure
 _SIGNED_FOR: Final = timedelta(minutes=15)
 
-_ROLES: Final = frozenset({
-    "web_identity_token_file", "role_arn", "role_session_name", "container_credentials_relative_uri", "container_credentials_full_uri",
-    "container_authorization_token_file", "metadata_endpoint", "imdsv1_fallback",
-})  # fmt: skip
+_ROLES: Final = frozenset({"web_identity_token_file", "role_arn", "role_session_name"})
 
 _memory: dict[str, Any] = {}
 _memory_lock: Final = threading.Lock()
@@ -43,8 +42,8 @@ _memory_lock: Final = threading.Lock()
 class Connection:
     """``once``: without retries, so that the answer is of this request. ``patient``: with retries; for writes, which may be repeated.
 
-    ``lister``: of S3. ``server``: for messages. ``ordered``: whether obstore lists by path. ``atomic``: whether of several conditional
-    writes at once only one is known to succeed. ``environment``: the variables that were used.
+    ``lister``: of S3. ``contact``: of other servers. ``server``: for messages. ``ordered``: whether obstore lists by path. ``atomic``:
+    whether of several conditional writes at once only one is known to succeed. ``environment``: the variables that were used.
     """
 
     once: Any
@@ -54,6 +53,7 @@ class Connection:
     ordered: bool
     atomic: bool = True
     environment: Environment = field(default_factory=lambda: Environment({}))
+    contact: Contact | None = None
 
 
 def connect(url: StoreUrl, side: Side | None = None) -> Connection:
@@ -75,7 +75,9 @@ def _google(url: StoreUrl, environment: Environment) -> Connection:
     config: Any = _config(url, environment, "GOOGLE_")
     client: Any = _CLIENT | {"allow_http": _is_http(environment, "GOOGLE_BASE_URL")}
     stores = _stores(url, lambda retry: GCSStore(url.bucket, config=config, client_options=client, retry_config=retry))
-    return Connection(*stores, None, environment.values.get("GOOGLE_BASE_URL") or "storage.googleapis.com", ordered=True)
+    server = environment.values.get("GOOGLE_BASE_URL")
+    contact = Contact(_probe(server or "https://storage.googleapis.com"))
+    return Connection(*stores, None, server or "storage.googleapis.com", ordered=True, contact=contact)
 
 
 def _azure(url: StoreUrl, environment: Environment) -> Connection:
@@ -83,14 +85,19 @@ def _azure(url: StoreUrl, environment: Environment) -> Connection:
 
     values = environment.values
     config: Any = {**_config(url, environment, "AZURE_"), **_azure_settings(values)}
-    endpoint = config.get("endpoint", "")
-    client: Any = _CLIENT | {
-        "allow_http": _is_http(environment, "AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
-        or endpoint.startswith("http://")
-        or values.get("AZURE_STORAGE_USE_EMULATOR", "").lower() in {"1", "true"}
-    }
+    endpoint = config.get("endpoint") or values.get("AZURE_STORAGE_ENDPOINT") or values.get("AZURE_ENDPOINT") or ""
+    if not endpoint and values.get("AZURE_STORAGE_USE_EMULATOR", "").lower() in {"1", "true"}:
+        endpoint = _AZURITE
+    client: Any = _CLIENT | {"allow_http": endpoint.startswith("http://")}
+    account = config.get("account_name") or values.get("AZURE_STORAGE_ACCOUNT_NAME") or values.get("AZURE_ACCOUNT_NAME")
+    server = endpoint or (f"https://{account}.blob.core.windows.net" if account else None)
     stores = _stores(url, lambda retry: AzureStore(url.bucket, config=config, client_options=client, retry_config=retry))
-    return Connection(*stores, None, endpoint or "the Azure account", ordered=False)
+    contact = Contact(_probe(server)) if server else None
+    return Connection(*stores, None, endpoint or "the Azure account", ordered=False, contact=contact)
+
+
+def _probe(server: str) -> Callable[[float], bool]:
+    return lambda within_s: answers(urllib.request.build_opener(NoRedirect), server, within_s)
 
 
 def _config(url: StoreUrl, environment: Environment, family: str) -> dict[str, str]:
@@ -176,7 +183,7 @@ def _s3(target: StoreUrl, environment: Environment) -> Connection:
         )
 
     # With keys at hand, signing sends no request; the trusted certificates, which take most of the time, need not be read for that.
-    # The keys of a role come from a service, which may be silent.
+    # Those of a web identity come from a service, which may be silent.
     has_keys = settings.provider is not None or "AWS_ACCESS_KEY_ID" in environment.values
     limits: dict[str, Any] = {"allow_invalid_certificates": True} if has_keys else {"read_timeout": timedelta(seconds=SILENT_S)}
 
@@ -199,7 +206,7 @@ def _s3(target: StoreUrl, environment: Environment) -> Connection:
 def _roles(environment: Environment) -> dict[str, str]:
     """Return the side's own variables of a role, by the names of obstore."""
     settings = {name.removeprefix("AWS_").lower(): environment.values[name] for name in environment.replaced}
-    if any(name.startswith(("web_identity_", "role_", "container_")) for name in settings) and os.environ.get("AWS_ACCESS_KEY_ID"):
+    if any(name.startswith(("web_identity_", "role_")) for name in settings) and os.environ.get("AWS_ACCESS_KEY_ID"):
         raise ObjectStoreError(
             f"AWS_ACCESS_KEY_ID would be used instead of the role in {environment.prefix}AWS_*; give its name the prefix of the other side"
         )

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import threading
+import urllib.error
+import urllib.request
 from collections.abc import Callable
 from concurrent.futures import Future, wait
-from typing import Final, TypeVar
+from http.client import HTTPException
+from typing import Any, Final, TypeVar
 
 from .errors import Trouble, trouble
 
@@ -21,6 +24,25 @@ class SilentError(Exception):
     problem: Final = Trouble("silent")
 
 
+class NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A redirect is an answer; a request goes to no other host."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+def answers(opener: urllib.request.OpenerDirector, url: str, within_s: float) -> bool:
+    """Decide whether a server answers to HEAD, with whatever status."""
+    try:
+        with opener.open(urllib.request.Request(url, method="HEAD"), timeout=within_s):
+            return True
+    except urllib.error.HTTPError as error:
+        error.close()
+        return True
+    except (OSError, HTTPException):
+        return False
+
+
 class Contact:
     """``probe``: sends a request that any server answers at once, and returns whether there was an answer within the given seconds."""
 
@@ -32,7 +54,7 @@ class Contact:
     def answered(self) -> bool:
         return self._answered.is_set()
 
-    def run(self, action: Callable[[], T]) -> T:
+    def first(self, action: Callable[[], T]) -> T:
         """Return the result of a request.
 
         Raise SilentError if the server has never answered, and does not answer the probe either."""

@@ -1,6 +1,6 @@
 """AWS credentials, region and endpoint, in the order of the AWS tools: environment, the profile in ~/.aws, the node.
 
-obstore itself reads the environment, web identity tokens, and the roles of containers and instances; the files of profiles are read here.
+obstore itself reads the environment and web identity tokens; the files of profiles are read here, and roles in roles.py.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from . import roles
 from .objects import ObjectStoreError
 from .sides import AWS_KEYS
 
@@ -56,13 +57,15 @@ def aws(variables: Mapping[str, str], own_names: Set[str] = frozenset()) -> Aws:
         )
     provider = None if stated else _provider(env, named or "default", profile, own_names)
     if not anonymous and provider is None:
-        # obstore takes an empty variable for a key, and the role of the node if only one of them is set.
+        # Otherwise, an empty variable is a key, and the role of the node is used if only one of them is set.
         keys = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
         for name in keys:
             if name not in env and (name in variables or any(key in env for key in keys)):
                 raise ObjectStoreError(
                     f"{name} is {'empty' if name in variables else 'missing'}; set {keys[0]} and {keys[1]}, or none of them"
                 )
+    if provider is None and not stated:
+        provider = _kept(lambda: roles.credentials(env))
     if own_names & set(AWS_KEYS) and not anonymous:
         provider = partial(_of_variables, env)
     endpoint = (
@@ -154,8 +157,7 @@ def _provider(env: Mapping[str, str], name: str, profile: Mapping[str, str], own
     if any(key.startswith("sso_") or key == "role_arn" for key in profile):
         advice = (_EXPORT_OF_SIDE if "AWS_PROFILE" in own_names else _EXPORT).format(profile=shlex.quote(name))
         raise ObjectStoreError(f"the AWS profile {name} takes a role or a single sign-on, which is not done here; {advice}")
-    container = any(name.startswith("AWS_CONTAINER_CREDENTIALS_") for name in env)
-    if _true(env.get("AWS_EC2_METADATA_DISABLED")) and not container:
+    if _true(env.get("AWS_EC2_METADATA_DISABLED")) and not roles.is_container(env):
         raise ObjectStoreError(
             "no AWS credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE with a profile in ~/.aws/credentials"
         )

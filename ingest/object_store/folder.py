@@ -7,16 +7,18 @@ import os
 import secrets
 import stat
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from .objects import ObjectInfo, Objects, ObjectStoreError, OccupiedError
+from .objects import Level, ObjectInfo, Objects, ObjectStoreError, OccupiedError
 from .paths import MARKS, OURS, problem
+from .prefixes import Prefixes
 
 _LINKS: Final = 3  # How many links to folders are followed one inside the other
 _CHUNK: Final = 1 << 20
+_SINGLE_PREFIXES: Final = 64  # beginnings of paths that are listed one by one
 _GONE: Final = (FileNotFoundError, NotADirectoryError)
 LINK: Final = "a symbolic link (not followed); replace it with the file itself"  # Why a link below a root without links is left out
 
@@ -41,6 +43,23 @@ class Folder(Objects):
     # ------------------------------------------------------------------ reading
 
     def list(self, prefix: str = "", *, after: str | None = None) -> Iterator[ObjectInfo]:
+        return self._listed(Prefixes([prefix]), after)
+
+    def list_below(self, prefixes: Sequence[str]) -> Iterator[ObjectInfo]:
+        # Several listings at a time hide the latency of network file systems, but each searches all folders above.
+        return super().list_below(prefixes) if len(prefixes) <= _SINGLE_PREFIXES else self._listed(Prefixes(prefixes), None)
+
+    def level(self, folder: str) -> Level | None:
+        folders: list[str] = []
+
+        def noted(inner: str, _: tuple[str, ...]) -> Iterator[ObjectInfo]:
+            folders.append(inner)
+            return iter(())
+
+        files = tuple(self._in(folder, Prefixes([""]), None, (), noted))
+        return Level(tuple(folders), files)
+
+    def _listed(self, prefixes: Prefixes, after: str | None) -> Iterator[ObjectInfo]:
         try:
             if not stat.S_ISDIR(self._root.stat().st_mode):
                 raise ObjectStoreError(f"{self.url}: this is a file; give the folder that it is in")
@@ -48,12 +67,21 @@ class Folder(Objects):
             return
         except OSError as error:
             raise self._failed("", error) from None
-        yield from self._below(
-            "", prefix.encode(errors="surrogatepass"), None if after is None else after.encode(errors="surrogatepass"), ()
-        )
+        yield from self._below("", prefixes, None if after is None else after.encode(errors="surrogatepass"), ())
 
-    def _below(self, folder: str, prefix: bytes, after: bytes | None, links: tuple[str, ...]) -> Iterator[ObjectInfo]:
+    def _below(self, folder: str, prefixes: Prefixes, after: bytes | None, links: tuple[str, ...]) -> Iterator[ObjectInfo]:
         """List ``folder`` ("" or ending in a slash); ``links``: real paths of links above."""
+        return self._in(folder, prefixes, after, links, lambda inner, links: self._below(inner, prefixes, after, links))
+
+    def _in(
+        self,
+        folder: str,
+        prefixes: Prefixes,
+        after: bytes | None,
+        links: tuple[str, ...],
+        enter: Callable[[str, tuple[str, ...]], Iterator[ObjectInfo]],
+    ) -> Iterator[ObjectInfo]:
+        """List the files in ``folder``, and what ``enter`` yields for each folder in it."""
         try:
             with self._scanned(folder) as entries:
                 named = sorted((self._key(entry), entry) for entry in entries if not _hidden(entry))
@@ -65,23 +93,22 @@ class Folder(Objects):
         for key, entry in named:
             path = folder + entry.name
             if not self._links and entry.is_symlink():
-                if path.encode(errors="surrogatepass").startswith(prefix) and self._hides_something(path):
+                if prefixes.of(path) is not None and self._hides_something(path):
                     self._leave_out(path, problem(path) or LINK)
                 continue
             if key.endswith(b"/"):
-                full = folder.encode() + key
-                wanted = full.startswith(prefix) or prefix.startswith(full)
-                if not wanted or (after is not None and full < after and not after.startswith(full)):
+                if not prefixes.below(path + "/"):
+                    continue
+                if after is not None and (full := folder.encode() + key) < after and not after.startswith(full):
                     continue
                 if wrong := problem(path):
                     self._leave_out(path, wrong)
                 elif not entry.is_symlink():
-                    yield from self._below(path + "/", prefix, after, links)
+                    yield from enter(path + "/", links)
                 elif (real := os.path.realpath(entry.path)) and self._to_follow(path, real, links):
-                    yield from self._below(path + "/", prefix, after, (*links, real))
+                    yield from enter(path + "/", (*links, real))
             else:
-                name = folder.encode() + key
-                if not name.startswith(prefix) or (after is not None and name <= after):
+                if prefixes.of(path) is None or (after is not None and folder.encode() + key <= after):
                     continue
                 try:
                     status = entry.stat(follow_symlinks=self._links)
@@ -254,6 +281,13 @@ class Folder(Objects):
             return
         except OSError as error:
             raise self._failed(path, error) from None
+
+    def remove_empty(self, folder: str) -> None:
+        self._check(folder)
+        with suppress(OSError):  # the first that contains something, is a link, or is gone
+            while folder:
+                (self._root / folder).rmdir()
+                folder = folder.rpartition("/")[0]
 
     @contextmanager
     def _temporary(self, path: str, data: bytes | Path) -> Iterator[Path]:

@@ -15,19 +15,18 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 from urllib.parse import quote, unquote
 from xml.etree import ElementTree
 
-from .contact import Contact
+from .contact import Contact, NoRedirect, answers
 from .errors import Trouble, trouble
-from .objects import ObjectInfo
+from .objects import Level, ObjectInfo
 
 T = TypeVar("T")
 
 _TIMEOUT_S: Final = 60
 _MOST: Final = 64 << 20
-_FOLDER_PAGES: Final = 5
 
 
 class ListError(Exception):
@@ -46,7 +45,7 @@ class Lister:
         context = ssl.create_default_context()
         if certificates is not None:
             context.load_verify_locations(certificates)
-        self._opener = urllib.request.build_opener(_NoRedirect, urllib.request.HTTPSHandler(context=context))
+        self._opener = urllib.request.build_opener(NoRedirect, urllib.request.HTTPSHandler(context=context))
         self._contact = Contact(self._answers)
 
     def first(self, action: Callable[[], T]) -> T:
@@ -55,18 +54,10 @@ class Lister:
         Raise SilentError if the server has never answered, and does not answer now."""
         if not self._contact.answered:
             self._signed("")  # The credentials of a role come from a service that may also be silent
-        return self._contact.run(action)
+        return self._contact.first(action)
 
     def _answers(self, within_s: float) -> bool:
-        url = self._signed("").partition("?")[0]
-        try:
-            with self._opener.open(urllib.request.Request(url, method="HEAD"), timeout=within_s):
-                return True
-        except urllib.error.HTTPError as error:
-            error.close()
-            return True
-        except (OSError, HTTPException):
-            return False
+        return answers(self._opener, self._signed("").partition("?")[0], within_s)
 
     def page(self, prefix: str, after: str | None, most: int = 1000, base: str = "") -> tuple[list[ObjectInfo], str | None]:
         """Return objects, and the path before the next page; ListError.
@@ -84,27 +75,33 @@ class Lister:
             raise ListError(Trouble("other"))
         return keys, keys[-1].path if more else None
 
-    def folders(self, prefix: str, base: str = "") -> list[str]:
-        """Return the folders in a folder, ending in a slash, without ``base``; ListError.
+    def level(self, prefix: str, base: str, most: int) -> tuple[Level, bool]:
+        """Return what is directly in a folder, and whether this is all; ListError.
 
-        Of many folders, those of the first pages."""
-        known: list[str] = []
+        ``most``: pages that are requested. The paths do not contain ``base``."""
+        folders: dict[str, None] = {}
+        files: list[ObjectInfo] = []
         after = ""
-        for _ in range(_FOLDER_PAGES):
+        for _ in range(most):
             query = f"list-type=2&delimiter=%2F&encoding-type=url&max-keys=1000&prefix={quote(prefix, safe='')}"
             body = self._get(query + (f"&start-after={quote(after, safe='')}" if after else ""))
             try:
                 answer = ElementTree.fromstring(body)
-            except ElementTree.ParseError as error:
-                raise ListError(trouble(error)) from None
-            namespace = answer.tag.partition("}")[0] + "}" if answer.tag.startswith("{") else ""
-            encoded = answer.findtext(f"{namespace}EncodingType") == "url"
+                keys, more = _objects(answer, base)
+            except (ElementTree.ParseError, ValueError, TypeError) as error:
+                raise ListError(trouble(error) if isinstance(error, ElementTree.ParseError) else Trouble("network")) from None
+            namespace, encoded = _namespace(answer), _is_encoded(answer)
             names = [entry.text or "" for entry in answer.iterfind(f"{namespace}CommonPrefixes/{namespace}Prefix")]
-            known += [unquote(name.replace("+", " "), errors="surrogateescape") if encoded else name for name in names]
-            if answer.findtext(f"{namespace}IsTruncated") != "true" or not known:
-                break
-            after = f"{known[-1][:-1]}0"  # the first name behind those below it: 0 follows the slash
-        return [name.removeprefix(base) for name in known]
+            known = [unquote(name.replace("+", " "), errors="surrogateescape") if encoded else name for name in names]
+            folders.update((name.removeprefix(base), None) for name in known)
+            files += keys
+            following = max([*(f"{name}\U0010ffff" for name in known[-1:]), *(base + info.path for info in keys[-1:])], default="")
+            if not more:
+                return Level(tuple(folders), tuple(files)), True
+            if following <= after:
+                raise ListError(Trouble("other"))
+            after = following  # behind all names below the last folder
+        return Level(tuple(folders), tuple(files)), False
 
     def _signed(self, query: str) -> str:
         try:
@@ -163,15 +160,25 @@ def _quickly(body: bytes, base: str) -> tuple[list[ObjectInfo], bool] | None:
 
 
 def _parsed(body: bytes, base: str) -> tuple[list[ObjectInfo], bool]:
-    answer = ElementTree.fromstring(body)
-    namespace = answer.tag.partition("}")[0] + "}" if answer.tag.startswith("{") else ""
+    return _objects(ElementTree.fromstring(body), base)
+
+
+def _objects(answer: ElementTree.Element, base: str) -> tuple[list[ObjectInfo], bool]:
+    namespace, encoded = _namespace(answer), _is_encoded(answer)
     if answer.tag != f"{namespace}ListBucketResult":
         raise ListError(Trouble("other"))
-    encoded = answer.findtext(f"{namespace}EncodingType") == "url"
     names = [namespace + name for name in ("Key", "LastModified", "ETag", "Size")]
     entries = ([entry.findtext(name) or "" for name in names] for entry in answer.iter(f"{namespace}Contents"))
     keys = [_object(key, written, etag, size, encoded, base) for key, written, etag, size in entries]
     return keys, answer.findtext(f"{namespace}IsTruncated") == "true"
+
+
+def _namespace(answer: ElementTree.Element) -> str:
+    return answer.tag.partition("}")[0] + "}" if answer.tag.startswith("{") else ""
+
+
+def _is_encoded(answer: ElementTree.Element) -> bool:
+    return answer.findtext(f"{_namespace(answer)}EncodingType") == "url"
 
 
 def _object(key: str, written: str, etag: str, size: str, encoded: bool, base: str) -> ObjectInfo:
@@ -196,10 +203,3 @@ def nanoseconds(moment: datetime) -> int:
     """Return Unix time in nanoseconds, exactly."""
     since = moment - _EPOCH
     return ((since.days * 86400 + since.seconds) * 1_000_000 + since.microseconds) * 1000
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect is an answer about the region; a signed request goes to no other host."""
-
-    def redirect_request(self, *_: Any) -> None:
-        return None

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -11,6 +14,7 @@ from ...errors import InputError, UsageError
 from .paths import OURS, is_ours, problem, shortened
 
 MOST_LEFT_OUT: Final = 1000  # lines about objects that a listing left out
+_AT_ONCE: Final = 8  # listings
 
 
 class ObjectStoreError(InputError):
@@ -35,6 +39,29 @@ class ObjectInfo:
     modified_ns: int
 
 
+@dataclass(frozen=True, slots=True)
+class Level:
+    """The content of a folder without that of its folders, in order. ``folders``: their paths, ending in a slash."""
+
+    folders: tuple[str, ...]
+    files: tuple[ObjectInfo, ...]
+
+
+def in_order(listings: Iterable[Callable[[], Iterator[ObjectInfo]]]) -> Iterator[ObjectInfo]:
+    """Yield the objects of listings, one after the other, which are read in parallel."""
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="postrun-listing") as pool:
+        pending: deque[Future[list[ObjectInfo]]] = deque()
+        try:
+            for listing in listings:
+                pending.append(pool.submit(lambda listing=listing: list(listing())))  # type: ignore[misc]
+                if len(pending) == _AT_ONCE:
+                    yield from pending.popleft().result()
+            while pending:
+                yield from pending.popleft().result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
 class Objects:
     """All objects below one URL or folder. Errors that may pass are retried with backoff; others are ObjectStoreError.
 
@@ -46,6 +73,18 @@ class Objects:
 
     def list(self, prefix: str = "", *, after: str | None = None) -> Iterator[ObjectInfo]:
         """Yield objects whose path begins with ``prefix``, in UTF-8 order, from ``after``."""
+        raise NotImplementedError
+
+    def list_below(self, prefixes: Sequence[str]) -> Iterator[ObjectInfo]:
+        """Yield objects whose path has one of some beginnings, in UTF-8 order.
+
+        ``prefixes``: in order; none begins with another."""
+        return in_order([partial(self.list, prefix) for prefix in prefixes])
+
+    def level(self, folder: str) -> Level | None:
+        """Return the content of ``folder`` ("" or ending in a slash).
+
+        None for a folder with too many names to be worth it."""
         raise NotImplementedError
 
     def head(self, path: str) -> ObjectInfo | None:
@@ -79,6 +118,11 @@ class Objects:
     def delete(self, path: str) -> None:
         """Delete an object; no error if it does not exist."""
         raise NotImplementedError
+
+    def remove_empty(self, folder: str) -> None:
+        """Remove ``folder`` and those above it up to the root that contain nothing.
+
+        Object stores have no folders."""
 
     def signed(self, path: str, seconds: int) -> str:
         """Return an address that opens an object without credentials for ``seconds``.

@@ -2,39 +2,41 @@
 
 from __future__ import annotations
 
-import random
+import heapq
 import re
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from .connect import Connection, connect
-from .contact import SilentError
+from .division import of_folders
 from .errors import Trouble, message, trouble
 from .folder import complete_file
 from .listing import ListError, nanoseconds
-from .objects import ObjectInfo, Objects, ObjectStoreError
+from .objects import Level, ObjectInfo, Objects, ObjectStoreError, in_order
 from .paths import OURS, is_ours, problem
-from .ranges import Part, long_listing
+from .prefixes import Prefixes
+from .ranges import Part, listing_below, long_listing
 from .sides import Side
+from .tries import TRIES, CutOffError, Waits, trouble_of
 from .urls import StoreUrl
 
 T = TypeVar("T")
 
-TRIES: Final = 8
-FIRST_WAIT_S: Final = 0.2
-_LONGEST_WAIT_S: Final = 10.0
-_GIVE_UP_S: Final = 120.0
 _CHUNK: Final = 1 << 20
 _PART: Final = 8 << 20
 _SETTLE_S: Final = 0.02
 _UNPRINTABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _STALE_LOCK_NS: Final = 120 * 10**9
+_FOLDER_PAGES: Final = 5  # that show folders to divide a listing
+_LEVEL_PAGES: Final = 100  # that show all that is directly in a folder
+_FIRST: Final = 8000  # objects that obstore lists in one go
 
 
 def open_store(url: StoreUrl, side: Side | None = None) -> Stored:
@@ -51,15 +53,52 @@ class Stored(Objects):
         self._to = connection
         self._base = f"{url.prefix}/" if url.prefix else ""
         self._bucket_seen = threading.Event()
+        server = connection.lister or connection.contact
+        self._send: Callable[[Callable[[], Any]], Any] = _now if server is None else server.first
 
     # ------------------------------------------------------------------ reading
 
     def list(self, prefix: str = "", *, after: str | None = None) -> Iterator[ObjectInfo]:
         if prefix and problem(prefix.strip("/") + "x"):
-            return  # no object can have such a name
+            return iter(())  # no object can have such a name
+        if self._to.lister is None and not prefix and after is None:
+            return self._ordered(self._everything(), after)
         pages = self._pages_s3 if self._to.lister is not None else self._pages
+        return self._ordered(pages(prefix, after), after)
+
+    def list_below(self, prefixes: Sequence[str]) -> Iterator[ObjectInfo]:
+        if self._to.lister is None:
+            return super().list_below(prefixes)
+        valid = [prefix for prefix in prefixes if not problem(prefix.strip("/") + "x")]
+        return self._ordered(self._sound(listing_below(self._page, Prefixes(valid))), None)
+
+    def level(self, folder: str) -> Level | None:
+        if (lister := self._to.lister) is None:
+            level = self._level_of_obstore(folder)
+        else:
+            level, complete = self._try(lambda: lister.level(self._base + folder, self._base, _LEVEL_PAGES), self.url)
+            if not complete:
+                return None
+        folders = []
+        for inner in level.folders:
+            if wrong := problem(inner[:-1]):
+                self._leave_out(inner, wrong)
+            else:
+                folders.append(inner)
+        return Level(tuple(folders), tuple(info for info in self._sound(level.files) if not is_ours(info.path)))
+
+    def _level_of_obstore(self, folder: str) -> Level:
+        import obstore
+
+        above = (self._base + folder).rstrip("/")
+        answer = self._try(lambda: obstore.list_with_delimiter(self._to.once, above or None), self.url)
+        infos = (_info(meta["path"].removeprefix(self._base), meta) for meta in answer["objects"])
+        files = sorted((info for info in infos if self._is_file(info)), key=lambda info: info.path)
+        return Level(tuple(sorted(f"{name.removeprefix(self._base)}/" for name in answer["common_prefixes"])), tuple(files))
+
+    def _ordered(self, infos: Iterable[ObjectInfo], after: str | None) -> Iterator[ObjectInfo]:
         last = after  # texts are in the order of their UTF-8
-        for info in pages(prefix, after):
+        for info in infos:
             if last is not None and info.path <= last:
                 raise ObjectStoreError(
                     f"{self.url}: {self._to.server or 'the store'} does not list objects in order of their names; use another store"
@@ -70,17 +109,20 @@ class Stored(Objects):
         self._bucket_seen.set()
 
     def _pages_s3(self, prefix: str, after: str | None) -> Iterator[ObjectInfo]:
+        if after is None:
+            return self._sound(long_listing(partial(self._page, prefix), partial(self._folders, prefix)))
+        return (info for info in self._sound(self._from(prefix, after)) if _behind(info.path, after))
+
+    def _sound(self, infos: Iterable[ObjectInfo]) -> Iterator[ObjectInfo]:
         """Yield keys below the root that can be paths; leave out markers of folders."""
-        for info in (
-            self._from(prefix, after) if after is not None else long_listing(partial(self._page, prefix), partial(self._folders, prefix))
-        ):
+        for info in infos:
             path = info.path
             if not path or path.endswith("/"):
                 if info.size:
                     self._leave_out(path, "a name that ends with a slash")
             elif wrong := problem(path):
                 self._leave_out(path, wrong)
-            elif after is None or _behind(path, after):
+            else:
                 yield info
 
     def _from(self, prefix: str, after: str) -> Iterator[ObjectInfo]:
@@ -101,8 +143,8 @@ class Stored(Objects):
         assert lister is not None
         if not folder and prefix:  # the names begin with more than whole folders
             folder = prefix.rpartition("/")[0] + "/" if "/" in prefix else ""
-        known = self._try(lambda: lister.folders(self._base + folder, base=self._base), self.url)
-        return [inner for inner in known if inner.startswith(prefix)]
+        level, _ = self._try(lambda: lister.level(self._base + folder, self._base, _FOLDER_PAGES), self.url)
+        return [inner for inner in level.folders if inner.startswith(prefix)]
 
     def _pages(self, prefix: str, after: str | None) -> Iterator[ObjectInfo]:
         """Yield obstore's listing of whole parts; compare the rest of ``prefix``."""
@@ -110,33 +152,50 @@ class Stored(Objects):
         folder = full.rpartition("/")[0]
         if folder and problem(folder):
             return
-        infos: Iterator[ObjectInfo] = (
+        infos = (
             info for info in self._listed(folder, after) if info.path.startswith(prefix) and (after is None or _behind(info.path, after))
         )
-        if not self._to.ordered:
-            infos = iter(sorted(infos, key=lambda info: info.path.encode()))
-        for info in infos:
-            # A marker of a folder ("folder/") comes without its slash; it cannot be read under that name.
-            if info.size or self.head(info.path) is not None:
-                yield info
+        yield from self._files(infos)
+
+    def _files(self, infos: Iterable[ObjectInfo]) -> Iterator[ObjectInfo]:
+        return filter(self._is_file, infos if self._to.ordered else sorted(infos, key=lambda info: info.path.encode()))
+
+    def _everything(self) -> Iterator[ObjectInfo]:
+        """Yield obstore's listing of all objects.
+
+        If it is long, several folders are listed at a time."""
+        listing = self._listed(self._prefix, None)
+        first = list(islice(listing, _FIRST))
+        division = of_folders(first, self.level) if len(first) == _FIRST else None
+        if division is None:
+            yield from self._files(chain(first, listing))
+            return
+        del first
+        below = in_order(partial(self._pages, folder, None) for folder in division.folders)
+        yield from heapq.merge(division.files, below, key=lambda info: info.path)
+
+    def _is_file(self, info: ObjectInfo) -> bool:
+        # A marker of a folder ("folder/") comes without its slash; it cannot be read under that name.
+        return bool(info.size) or self.head(info.path) is not None
 
     def _listed(self, folder: str, after: str | None) -> Iterator[ObjectInfo]:
         import obstore
 
         offset = self._base + after if after and not problem(self._base + after) else None
-        waits = _Waits()
+        waits = Waits()
         while True:
             try:
-                for page in obstore.list(self._to.once, folder or None, offset=offset, chunk_size=1000):
+                pages = iter(obstore.list(self._to.once, folder or None, offset=offset, chunk_size=1000))
+                while page := self._send(lambda pages=pages: next(pages, None)):  # type: ignore[misc]
                     for meta in page:
                         if meta["path"].startswith(self._base):
                             yield _info(meta["path"].removeprefix(self._base), meta)
                         if self._to.ordered:
                             offset = meta["path"]
-                    waits = _Waits()
+                    waits = Waits()
                 return
             except Exception as error:
-                if not self._to.ordered or not waits.again(trouble(error)):
+                if not self._to.ordered or not waits.again(trouble_of(error)):
                     raise self._failed(error, self.url) from None
 
     def head(self, path: str) -> ObjectInfo | None:
@@ -176,7 +235,7 @@ class Stored(Objects):
             start, end = answer.range
             data = bytes(answer.bytes())
             if len(data) != end - start or (options and start != first):
-                raise _CutOffError
+                raise CutOffError
             return data
 
         return self._try(get, self.place(path))
@@ -196,7 +255,7 @@ class Stored(Objects):
         """Yield the bytes of exactly this version; continue after a lost connection."""
         import obstore
 
-        done, waits = 0, _Waits()
+        done, waits = 0, Waits()
         while True:
             begun = done
             options: dict[str, Any] = {"if_match": info.etag} if info.etag else {}
@@ -215,15 +274,15 @@ class Stored(Objects):
                     yield bytes(block)
                 if done == info.size:
                     return
-                raise _CutOffError
+                raise CutOffError
             except ObjectStoreError:
                 raise
             except Exception as error:
-                failure = _trouble(error)
+                failure = trouble_of(error)
                 if failure.kind in {"changed", "missing", "range"}:
                     raise self._changed(info) from None
                 if done > begun:
-                    waits = _Waits()
+                    waits = Waits()
                 if done == info.size and done:
                     return
                 if not waits.again(failure):
@@ -282,7 +341,7 @@ class Stored(Objects):
         """
         import obstore
 
-        waits, lost = _Waits(), False
+        waits, lost = Waits(), False
         while True:
             try:
                 condition = mode()
@@ -355,22 +414,22 @@ class Stored(Objects):
 
     def _try(self, action: Callable[[], T], name: str, *, tries: int = TRIES, missing: bool = False) -> T:
         """Run ``action``, with retries; ``missing``: raise FileNotFoundError."""
-        waits = _Waits(tries)
-        send: Callable[[Callable[[], T]], T] = _now if self._to.lister is None else self._to.lister.first
+        waits = Waits(tries)
         while True:
             try:
-                return send(action)
+                result: T = self._send(action)
+                return result
             except ObjectStoreError:
                 raise
             except Exception as error:
-                failure = _trouble(error)
+                failure = trouble_of(error)
                 if missing and failure.kind == "missing":
                     raise FileNotFoundError from None
                 if not waits.again(failure):
                     raise self._failed(error, name) from None
 
     def _failed(self, error: BaseException, name: str) -> ObjectStoreError:
-        failure = _trouble(error)
+        failure = trouble_of(error)
         if failure.kind == "other" and isinstance(error, OSError) and error.strerror:
             return ObjectStoreError(f"{name}: {error.strerror}: {error.filename or ''}; check the path")
         if failure.code is None and failure.status in {400, 403, 404} and self._to.lister is not None:
@@ -396,42 +455,14 @@ class Stored(Objects):
             else:
                 next(iter(obstore.list(self._to.once, self._prefix or None, chunk_size=1)), None)
         except Exception as error:
-            failure = _trouble(error)
+            failure = trouble_of(error)
             if failure.kind in {"bucket", "secret"}:
                 raise self._error(failure, self.url) from None
         self._bucket_seen.set()
 
 
-class _CutOffError(Exception):
-    """The connection ended before the body."""
-
-
-class _Waits:
-    """How long to wait before the next try: exponential and random, so that many workers do not come back together."""
-
-    def __init__(self, tries: int = TRIES) -> None:
-        self._left = tries
-        self._tried = 0
-        self._until = time.monotonic() + _GIVE_UP_S
-
-    def again(self, failure: Trouble) -> bool:
-        """Whether to try again, after a wait."""
-        self._tried += 1
-        most = min(self._left, 3) if failure.kind == "host" else self._left
-        if not failure.passing or self._tried >= most or time.monotonic() > self._until:
-            return False
-        time.sleep(min(FIRST_WAIT_S * 2 ** (self._tried - 1), _LONGEST_WAIT_S) * random.uniform(0.5, 1.0))
-        return True
-
-
 def _now(action: Callable[[], T]) -> T:
     return action()
-
-
-def _trouble(error: BaseException) -> Trouble:
-    if isinstance(error, _CutOffError):
-        return Trouble("network")
-    return error.problem if isinstance(error, (ListError, SilentError)) else trouble(error)
 
 
 def _info(path: str, meta: Any) -> ObjectInfo:

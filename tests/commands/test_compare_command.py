@@ -253,3 +253,22 @@ def test_mistakes_are_answered_with_one_clear_message(
     assert message in done.stderr
     assert "Traceback" not in done.output
     assert not (tmp_path / "postrun-comparison" / "comparison.html").exists()
+
+
+def test_fields_of_another_version_are_named(runs: Path, tmp_path: Path) -> None:
+    base, new = (runs / name / "report.json" for name in ("base-report", "new-report"))
+    same = run("compare", str(base), str(new), "-o", str(tmp_path / "same"))
+    assert (same.exit_code, "does not know" in same.stderr) == (0, False)
+    data = json.loads(new.read_text("utf-8"))
+    data["zeta"] = {"a": 1}
+    data["run"]["alpha"] = 1
+    for kernel in data["kernels"]:
+        kernel["warp\x1b"] = 2
+    (tmp_path / "report.json").write_text(json.dumps(data), encoding="utf-8")
+    done = run("compare", str(base), str(tmp_path / "report.json"), "-o", str(tmp_path / "out"))
+    assert done.exit_code == 0
+    fields = "kernels.warp\\x1b, run.alpha, zeta"
+    line = f"note: {tmp_path / 'report.json'}: fields that this version of postrun does not know are left out: {fields}"
+    assert line in done.stderr.splitlines()
+    quiet = run("compare", str(base), str(tmp_path / "report.json"), "-o", str(tmp_path / "out2"), "--quiet")
+    assert "does not know" not in quiet.stderr

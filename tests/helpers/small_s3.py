@@ -1,4 +1,5 @@
 """A small S3 server for tests: objects in memory, on loopback, for the duration of a ``with``; it records the access keys of its requests.
+Google Cloud Storage lists objects with the same requests.
 
 It checks no signature; ``swift_server`` does. ``keys``: the only access keys that it accepts; None accepts all.
 """
@@ -152,12 +153,17 @@ def _error(code: str) -> bytes:
 
 def _listing(objects: dict[str, bytes], query: dict[str, str]) -> bytes:
     prefix, most = query.get("prefix", ""), int(query.get("max-keys", "1000"))
-    delimiter, after = query.get("delimiter", ""), query.get("start-after", "")
+    delimiter, after = query.get("delimiter", ""), query.get("continuation-token", query.get("start-after", ""))
+    is_encoded = query.get("encoding-type") == "url"
+
+    def encoded(name: str) -> str:
+        return quote(name, safe="/") if is_encoded else name
+
     names = sorted((name for name in objects if name.startswith(prefix)), key=str.encode)
     names = names[bisect_right([name.encode() for name in names], after.encode()) :]
     entries: list[str] = []
     folders: dict[str, None] = {}
-    more = False
+    more, last = False, ""
     for name in names:
         end = name.find(delimiter, len(prefix)) if delimiter else -1
         folder = name[: end + 1] if end >= 0 else None
@@ -166,15 +172,18 @@ def _listing(objects: dict[str, bytes], query: dict[str, str]) -> bytes:
         if len(entries) + len(folders) == most:
             more = True
             break
+        last = name if folder is None else f"{folder}\U0010ffff"
         if folder is not None:
             folders[folder] = None
             continue
         entries.append(
-            f"<Contents><Key>{escape(quote(name, safe='/'))}</Key><LastModified>{_TIME}</LastModified>"
+            f"<Contents><Key>{escape(encoded(name))}</Key><LastModified>{_TIME}</LastModified>"
             f"<ETag>{escape(_etag(objects[name]), {chr(34): '&quot;'})}</ETag><Size>{len(objects[name])}</Size></Contents>"
         )
-    common = "".join(f"<CommonPrefixes><Prefix>{escape(quote(folder, safe='/'))}</Prefix></CommonPrefixes>" for folder in folders)
+    common = "".join(f"<CommonPrefixes><Prefix>{escape(encoded(folder))}</Prefix></CommonPrefixes>" for folder in folders)
+    following = f"<NextContinuationToken>{escape(last)}</NextContinuationToken>" if more else ""
+    encoding = "<EncodingType>url</EncodingType>" if is_encoded else ""
     return (
-        f'<?xml version="1.0"?><ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><EncodingType>url</EncodingType>'
-        f"<IsTruncated>{str(more).lower()}</IsTruncated>{''.join(entries)}{common}</ListBucketResult>"
+        f'<?xml version="1.0"?><ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">{encoding}'
+        f"<IsTruncated>{str(more).lower()}</IsTruncated>{following}{''.join(entries)}{common}</ListBucketResult>"
     ).encode()

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 import pytest
@@ -92,15 +92,21 @@ def dask_worker(address: str, folder: Path, name: str) -> Iterator[subprocess.Po
         yield started
 
 
+class Cluster(NamedTuple):
+    address: str
+    workers: list[subprocess.Popen[bytes]]
+    scheduler: subprocess.Popen[bytes]
+
+
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
-    """Start a scheduler and two workers as processes; return address and workers."""
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """Start a scheduler and two workers as processes."""
     (tmp_path / "hook").mkdir()
     (tmp_path / "hook" / "sitecustomize.py").write_text(POISON)
     address_file = tmp_path / "scheduler.json"
     dask = ["-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--no-jupyter"]
     with ExitStack() as stack:
-        stack.enter_context(process(*dask, "--scheduler-file", str(address_file), log=tmp_path / "scheduler.log"))
+        scheduler = stack.enter_context(process(*dask, "--scheduler-file", str(address_file), log=tmp_path / "scheduler.log"))
 
         def address() -> str | None:
             try:
@@ -110,11 +116,11 @@ def cluster(tmp_path: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]
 
         where = wait_for(address)
         workers = [stack.enter_context(dask_worker(where, tmp_path, f"worker{i}")) for i in range(2)]
-        yield where, workers
+        yield Cluster(where, workers, scheduler)
 
 
-def test_a_worker_is_killed_in_the_middle_of_a_night(cluster: tuple[str, list[subprocess.Popen[bytes]]], tmp_path: Path) -> None:
-    address, workers = cluster
+def test_a_worker_is_killed_in_the_middle_of_a_night(cluster: Cluster, tmp_path: Path) -> None:
+    address, workers, _ = cluster
     source, out = tmp_path / "source", tmp_path / "out"
     for run in range(RUNS):
         (source / f"run{run:02}").mkdir(parents=True)
@@ -190,8 +196,8 @@ def done(out: Path) -> list[str]:
     return sorted(path.parent.name for path in out.glob("runs/*/done.json"))
 
 
-def test_a_night_ends_when_its_last_worker_is_lost(cluster: tuple[str, list[subprocess.Popen[bytes]]], tmp_path: Path) -> None:
-    address, workers = cluster
+def test_a_night_ends_when_its_last_worker_is_lost(cluster: Cluster, tmp_path: Path) -> None:
+    address, workers, _ = cluster
     source, out, log = tmp_path / "source", tmp_path / "out", tmp_path / "night.log"
     make_runs(source, RUNS)
     with process(*night_words(source, out, address), log=log) as night:
@@ -214,8 +220,8 @@ def test_a_night_ends_when_its_last_worker_is_lost(cluster: tuple[str, list[subp
     assert not list(out.glob("runs/*/claim.json"))
 
 
-def test_a_night_goes_on_when_a_worker_comes_back(cluster: tuple[str, list[subprocess.Popen[bytes]]], tmp_path: Path) -> None:
-    address, workers = cluster
+def test_a_night_goes_on_when_a_worker_comes_back(cluster: Cluster, tmp_path: Path) -> None:
+    address, workers, _ = cluster
     source, out, log = tmp_path / "source", tmp_path / "out", tmp_path / "night.log"
     make_runs(source, 6)
     with process(*night_words(source, out, address), log=log) as night:
@@ -226,3 +232,22 @@ def test_a_night_goes_on_when_a_worker_comes_back(cluster: tuple[str, list[subpr
         with dask_worker(address, tmp_path, "another"):
             assert night.wait(120) == 0, log.read_text()
     assert len(done(out)) == 6
+
+
+def test_a_night_ends_when_the_scheduler_is_lost(cluster: Cluster, tmp_path: Path) -> None:
+    source, out, log = tmp_path / "source", tmp_path / "out", tmp_path / "night.log"
+    make_runs(source, RUNS)
+    with process(*night_words(source, out, cluster.address), log=log) as night:
+        wait_for(lambda: night.poll() is not None or len(done(out)) >= 2)
+        assert night.poll() is None, log.read_text()
+        os.kill(cluster.scheduler.pid, signal.SIGKILL)
+        assert night.wait(150) == 1, log.read_text()
+    reported = done(out)
+    assert 2 <= len(reported) < RUNS
+    text = log.read_text()
+    assert "the night ended early: the workers cannot go on: " in text
+    assert "Traceback" not in text
+    index = pl.read_parquet(out / "index.parquet")
+    assert sorted(index.filter(pl.col("state") == "reported")["id"]) == reported
+    assert len(index) == RUNS
+    assert not list(out.glob("runs/*/claim.json"))

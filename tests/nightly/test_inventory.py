@@ -101,6 +101,18 @@ def test_names_that_no_file_can_have(server: SmallS3) -> None:
     assert source.left_out == ["s3://runs/p/../x/trace.json: a part . or .. in the name"]
 
 
+def test_names_in_order_and_names_that_are_not_utf_8(server: SmallS3) -> None:
+    names = ["z", "a", "a/b", "a-", "\U0001f600", "\ufffd", "B", 'q"u', "new%0Aline", "100%25", "x+y", "%FF", "u%CC%88", "a"]
+    line = '"runs","p/{}","v1","true","false","7","2026-11-20T06:00:00.125Z","0f","STANDARD"\n'
+    text = "".join(line.format(name.replace('"', '""')) for name in names)
+    put(server, "2026-11-20T01-00Z", {"1.csv": text.encode()}, fileFormat="CSV", fileSchema=CSV)
+    source = open_objects("s3://runs/p")
+    listed = list(inventory.listing("s3://lists/inv/runs/daily", source))
+    assert [one.path for one in listed] == ["100%", "B", "a", "a-", "a/b", 'q"u', "u\u0308", "x y", "z", "\ufffd", "\U0001f600"]
+    assert {(one.size, one.etag, one.modified_ns) for one in listed} == {(7, '"0f"', 1_795_154_400_125_000_000)}
+    assert source.left_out == ["s3://runs/p/%FF: a name that is not UTF-8", "s3://runs/p/new\\nline: a control character in the name"]
+
+
 @pytest.mark.parametrize(
     ("manifest", "message"),
     [
@@ -111,10 +123,15 @@ def test_names_that_no_file_can_have(server: SmallS3) -> None:
         ({"fileFormat": "CSV", "fileSchema": CSV, "sourceBucket": "others"}, "an inventory of the bucket others"),
         ({"fileFormat": "CSV", "fileSchema": CSV, "files": [{"key": "gone.csv.gz"}]}, "gone.csv.gz is missing"),
         ({"fileFormat": "CSV", "fileSchema": CSV, "files": [{"key": "damaged.csv"}]}, "damaged.csv cannot be read"),
+        ({"fileFormat": "CSV", "fileSchema": CSV, "files": [{"key": "empty.csv"}]}, "s3://runs/p/a has no size or date"),
+        ({"fileFormat": "CSV", "fileSchema": CSV, "files": [{"key": "packed.csv.gz"}]}, "packed.csv.gz cannot be read"),
+        ({"fileFormat": "Parquet", "fileSchema": PARQUET, "files": [{"key": "damaged.csv"}]}, "damaged.csv cannot be read"),
     ],
 )
 def test_inventories_that_cannot_be_used(server: SmallS3, manifest: dict[str, Any] | None, message: str) -> None:
     server.buckets["lists"]["damaged.csv"] = b'"runs","p/a","v","true","false","seven","2026-11-20T06:00:00.000Z","0f","STANDARD"'
+    server.buckets["lists"]["empty.csv"] = b'"runs","p/a","v","true","false","","2026-11-20T06:00:00.000Z","0f","STANDARD"'
+    server.buckets["lists"]["packed.csv.gz"] = gzip.compress(b"x" * 1000)[:-20]
     if manifest is not None:
         put(server, "2026-11-20T01-00Z", {}, **manifest)
     done = nightly(*WORDS, "--inventory", "s3://lists/inv/runs/daily")

@@ -19,7 +19,7 @@ from postrun.errors import InputError
 from postrun.ingest.object_store.objects import ChangedError, ObjectInfo, Objects, ObjectStoreError
 from postrun.ingest.object_store.open import open_objects
 from postrun.nightly import night as nights
-from postrun.nightly import places
+from postrun.nightly import places, shards
 from postrun.nightly.claims import Claims
 from postrun.nightly.model import CustomRule, FoundRun, ReportOptions, Row, Task
 from postrun.nightly.night import Night, Wanted
@@ -339,7 +339,7 @@ def test_shards_divide_the_runs(source: Path, out: Objects) -> None:
     actual = [set(whys(nights.plan(open_objects(source), out, wanted(source, out, shard=(i, 3)), {}))) for i in range(3)]
     assert sorted(run for shard in actual for run in shard) == [f"run{i}" for i in range(6)]
     # The same on every machine, for ever: shards of one night may run different versions.
-    assert [nights.shard_of(text, 7) for text in ("a", "b/c", "März", ".")] == [
+    assert [shards.shard_of(text, 7) for text in ("a", "b/c", "März", ".")] == [
         int.from_bytes(bytes.fromhex(digest), "big") % 7
         for digest in ("ca978112ca1bbdca", "b9e2beb9a0cdd309", "86ac4d6762519c9d", "cdb4ee2aea69cc6a")
     ]
@@ -528,3 +528,18 @@ def test_nights_on_a_store_that_fails_come_to_an_end_and_no_marker_is_ahead_of_i
         if not due:
             break
     assert set(known(out)) == {f"run{i}" for i in range(6)}
+
+
+def test_the_index_shows_that_the_machine_failed(source: Path, out: Objects) -> None:
+    night, _ = go(source, out, Work(out, {"run1": ["no room", "no room"], "run2": [ValueError("bad"), ValueError("bad")]}))
+    assert {row.id: row.of_machine for row in night.failed} == {"run1": True, "run2": False}
+    assert [(row.id, row.of_machine) for row in night.open] == [("run1", True)]
+
+
+def test_a_run_of_the_name_that_the_root_run_has() -> None:
+    names = [".", "_whole", "__whole", "_whole/a", "__whole/a", "_whole2", "whole", "a/_whole"]
+    folders = [places.run_folder(name) for name in names]
+    assert folders[0] == "runs/_whole"
+    assert folders[-3:] == ["runs/_whole2", "runs/whole", "runs/a/_whole"]
+    assert len(set(folders)) == len(names)
+    assert not any(folder.startswith("runs/_whole/") for folder in folders)

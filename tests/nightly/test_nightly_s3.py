@@ -23,7 +23,7 @@ from call_nightly import nightly, told
 from faulty_proxy import KINDS, FaultyProxy, faulty_proxy
 from postrun.ingest import ingest
 from postrun.ingest.object_store import connect as object_connect
-from postrun.ingest.object_store import remote as object_stores
+from postrun.ingest.object_store import tries
 from postrun.ingest.object_store.objects import Objects
 from postrun.ingest.object_store.open import open_objects
 from postrun.nightly import engines, work
@@ -61,7 +61,7 @@ def proxy(swift: SwiftServer) -> Iterator[FaultyProxy]:
 @pytest.fixture(autouse=True)
 def environment(swift: SwiftServer, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Every request goes through the proxy; waits are short."""
-    monkeypatch.setattr(object_stores, "FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr(tries, "FIRST_WAIT_S", 0.01)
     monkeypatch.setattr(object_connect, "_PATIENT", {"max_retries": 3})
     kept = dict(zip(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), KEPT, strict=True))
     clean_environment(monkeypatch, swift.environment(AWS_ENDPOINT_URL=proxy.endpoint, **kept))

@@ -199,3 +199,23 @@ def test_an_error_in_the_middle_does_not_hide_what_was_removed(out: Objects, tmp
     assert "gpt-2" not in done.stdout
     assert "the server answers with errors" in done.stderr
     assert json.loads(CliRunner().invoke(main, [*arguments, "--json"]).stdout)["runs"][0]["id"] == "gpt-2"  # the rest goes next time
+
+
+def test_empty_folders_go_and_no_others(tmp_path: Path, out: Objects) -> None:
+    rows = [put(out, "team/a", 1, versions=2), put(out, "team/b", 1), put(out, "alone/deep/c", 1), put(out, ".", 1)]
+    (tmp_path / "out/runs/team/b/latest/note.txt").write_text("of somebody else")
+    known = {row.id: row for row in rows}
+    gone = frozenset({"team/a", "team/b", "alone/deep/c"})
+    list(remove(out, plan(known, reports_of(out.list("runs/"), known), Policy(gone=gone, before_ns=2 * DAY)).removals))
+    left = sorted(str(path.relative_to(tmp_path / "out/runs")) for path in (tmp_path / "out/runs").rglob("*"))
+    # The run "." is forgotten by no policy: its marker stays.
+    assert left == ["_whole", "_whole/done.json", "team", "team/b", "team/b/latest", "team/b/latest/note.txt"]
+
+
+def test_a_link_is_no_empty_folder(tmp_path: Path, out: Objects) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "out/runs").mkdir(parents=True)
+    (tmp_path / "out/runs/a").symlink_to(tmp_path / "other")
+    out.remove_empty("runs/a")
+    assert (tmp_path / "other").is_dir()
+    assert (tmp_path / "out/runs/a").is_symlink()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from postrun.errors import UsageError
-from postrun.ingest.object_store import remote as object_stores
+from postrun.ingest.object_store import remote, tries
 from postrun.ingest.object_store.objects import ChangedError, ObjectInfo, Objects, ObjectStoreError
 from postrun.ingest.object_store.open import open_objects
 from postrun.ingest.object_store.urls import is_url
@@ -31,7 +31,7 @@ def objects(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
     """An empty place of each kind; every test has its own prefix."""
     name = f"{request.node.originalname}-{time.monotonic_ns()}"
     clean_environment(monkeypatch)
-    monkeypatch.setattr(object_stores, "FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr(tries, "FIRST_WAIT_S", 0.01)
     if request.param == "folder":
         return open_objects(tmp_path / "root" / name)
     if request.param == "memory":
@@ -268,7 +268,7 @@ def test_urls_of_folders(tmp_path: Path) -> None:
 def test_a_store_that_lists_in_no_order(tmp_path: Path) -> None:
     """Stores without a promised order, such as Azure, are sorted after listing."""
     objects = open_objects("memory://unordered/x")
-    assert isinstance(objects, object_stores.Stored)
+    assert isinstance(objects, remote.Stored)
     objects._to = replace(objects._to, ordered=False)
     for name in NAMES:
         objects.write(name, b"")
@@ -278,6 +278,6 @@ def test_a_store_that_lists_in_no_order(tmp_path: Path) -> None:
 
 def test_a_store_that_lists_out_of_order_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     objects = open_objects("memory://out-of-order")
-    monkeypatch.setattr(objects, "_pages", lambda *_: iter([ObjectInfo("b", 1, None, 0), ObjectInfo("a", 1, None, 0)]))
+    monkeypatch.setattr(objects, "_listed", lambda *_: iter([ObjectInfo("b", 1, None, 0), ObjectInfo("a", 1, None, 0)]))
     with pytest.raises(ObjectStoreError, match="does not list objects in order"):
         list(objects.list())

@@ -116,8 +116,8 @@ def test_settings_that_cannot_hold(tmp_path: Path, config: str, credentials: str
 
 def test_what_is_left_to_obstore(tmp_path: Path) -> None:
     container = {"AWS_CONTAINER_CREDENTIALS_FULL_URI": "http://127.0.0.1/x"}
-    assert settings(tmp_path, **container).provider is None
-    assert settings(tmp_path, AWS_EC2_METADATA_DISABLED="false").provider is None
+    assert settings(tmp_path, **container).provider is not None
+    assert settings(tmp_path, AWS_EC2_METADATA_DISABLED="false").provider is not None
     assert settings(tmp_path, AWS_WEB_IDENTITY_TOKEN_FILE="/x", AWS_ROLE_ARN="y").provider is None
     assert settings(tmp_path, AWS_SKIP_SIGNATURE="true").anonymous
 

@@ -7,9 +7,10 @@ from bisect import bisect_right
 from itertools import islice
 
 import pytest
-from postrun.ingest.object_store import listing, ranges
+from postrun.ingest.object_store import ranges, remote
 from postrun.ingest.object_store.objects import ObjectInfo, ObjectStoreError
 from postrun.ingest.object_store.open import open_objects
+from postrun.ingest.object_store.prefixes import Prefixes
 from small_s3 import SmallS3, small_s3
 from swift_server import clean_environment
 
@@ -111,11 +112,40 @@ def test_a_server_is_listed_by_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_many_folders_in_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     with small_s3("bucket") as server:
-        monkeypatch.setattr(listing, "_FOLDER_PAGES", 2)
+        monkeypatch.setattr(remote, "_FOLDER_PAGES", 2)
         monkeypatch.setattr(ranges, "_FIRST", 1)
         keys = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s", "AWS_CONFIG_FILE": "/dev/null"}
         clean_environment(monkeypatch, {**keys, "AWS_SHARED_CREDENTIALS_FILE": "/dev/null", "AWS_ENDPOINT_URL": server.endpoint})
         server.buckets["bucket"] = {f"run{number:04}/a": b"" for number in range(2500)}
         assert [one.path for one in open_objects("s3://bucket").list()] == sorted(server.buckets["bucket"])
         looks = [query.get("start-after") for query in server.listed if "delimiter" in query]
-        assert looks == [None, "run09990"]
+        assert looks == [None, "run0999/\U0010ffff"]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_objects_with_some_beginnings(seed: int) -> None:
+    chance = random.Random(seed)
+    words = ["a", "a-", "a0", "b", "2026", "2027", "11", "x.json", "\u00fc", "\U0001f600"]
+    names = Names(list({"/".join(chance.choices(words, k=chance.randint(1, 4))) + str(chance.randrange(99)) for _ in range(900)}))
+    beginnings = {name[: chance.randint(1, 12)] for name in chance.sample(names.names, chance.choice([1, 5, 200]))} | {"a-nothing/"}
+    outer = sorted(one for one in beginnings if not any(one != other and one.startswith(other) for other in beginnings))
+    wanted = [name for name in names.names if name.startswith(tuple(outer))]
+
+    def page(prefix: str, after: str | None) -> tuple[list[ObjectInfo], str | None]:
+        return Names([name for name in names.names if name.startswith(prefix)]).page(after)
+
+    assert [info.path for info in ranges.listing_below(page, Prefixes(outer))] == wanted
+    assert [name for name in names.names if Prefixes(outer).of(name) is not None] == wanted
+    folders = {name[: at + 1] for name in names.names for at, char in enumerate(name) if char == "/"}
+    for folder in folders:
+        reached = any(one.startswith(folder) or folder.startswith(one) for one in outer)
+        assert Prefixes(outer).below(folder) is reached
+
+
+def test_pages_without_wanted_objects_are_not_requested() -> None:
+    names = Names([f"run{number:03}/{file:02}" for number in range(300) for file in range(50)])
+    wanted = [f"run{number:03}/" for number in range(0, 300, 3)]
+    prefixes = Prefixes(wanted)
+    listed = [info.path for info in ranges.listing_below(lambda prefix, after: names.page(after), prefixes)]
+    assert listed == [name for name in names.names if name[:7] in wanted]
+    assert names.pages <= 100 * 6 + ranges._PARTS  # 5 of its 1500 pages for each run, and one to see its end

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 from faulty_proxy import KINDS, FaultyProxy, faulty_proxy
 from postrun.ingest.object_store import connect as object_connect
-from postrun.ingest.object_store import remote as object_stores
+from postrun.ingest.object_store import tries
 from postrun.ingest.object_store.objects import ChangedError, Objects, ObjectStoreError
 from postrun.ingest.object_store.open import open_objects
 from swift_server import KEY, NO_RIGHTS, SECRET, SwiftServer, clean_environment, swift_server
@@ -31,7 +31,7 @@ def swift() -> Iterator[SwiftServer]:
 @pytest.fixture
 def setting(swift: SwiftServer, monkeypatch: pytest.MonkeyPatch) -> Setting:
     """Sets the environment for the server, changed by what is given; waits are short."""
-    monkeypatch.setattr(object_stores, "FIRST_WAIT_S", 0.005)
+    monkeypatch.setattr(tries, "FIRST_WAIT_S", 0.005)
     monkeypatch.setattr(object_connect, "_PATIENT", {"max_retries": 2})
     clean_environment(monkeypatch, swift.environment())
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
+from postrun.ingest.object_store import connect as connections
 from postrun.ingest.object_store import contact
 from postrun.ingest.object_store.connect import connect
 from postrun.ingest.object_store.errors import Trouble
@@ -49,6 +50,35 @@ def test_a_silent_server_is_given_up(monkeypatch: pytest.MonkeyPatch, action: st
         assert 1 < time.monotonic() - began < 10
 
 
+@pytest.mark.parametrize("action", ACTIONS)
+@pytest.mark.parametrize("kind", ["gs", "az"])
+@pytest.mark.usefixtures("short")
+def test_a_silent_server_of_google_or_azure_is_given_up(monkeypatch: pytest.MonkeyPatch, kind: str, action: str) -> None:
+    with silent_server() as endpoint:
+        google = {"GOOGLE_BASE_URL": endpoint, "GOOGLE_SKIP_SIGNATURE": "true"}
+        azure = {"AZURE_STORAGE_ACCOUNT_NAME": "account", "AZURE_SKIP_SIGNATURE": "true", "AZURE_STORAGE_ENDPOINT": endpoint}
+        clean_environment(monkeypatch, {**google, **azure})
+        began = time.monotonic()
+        with pytest.raises(ObjectStoreError, match=rf"^{kind}://bucket/p.*: no connection to http://127.0.0.1:\d+, or it was cut off"):
+            ACTIONS[action](open_objects(f"{kind}://bucket/p"))
+        assert 1 < time.monotonic() - began < 10
+
+
+def test_the_servers_that_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(connections, "answers", lambda opener, url, within_s: asked.append(url))
+    monkeypatch.setattr(contact, "_PROBE_AFTER_S", 0)
+    for variables in ({}, {"AZURE_STORAGE_USE_EMULATOR": "true"}):
+        clean_environment(monkeypatch, {"AZURE_STORAGE_ACCOUNT_NAME": "account", "AZURE_STORAGE_ACCOUNT_KEY": "a2V5", **variables})
+        for kind in ("gs", "az"):
+            server = connect(parse(f"{kind}://bucket/x")).contact
+            assert server is not None
+            with pytest.raises(contact.SilentError):
+                server.first(lambda: threading.Event().wait(30))
+    google = "https://storage.googleapis.com"
+    assert asked == [google, "https://account.blob.core.windows.net", google, "http://127.0.0.1:10000"]
+
+
 def test_half_a_minute_in_total(monkeypatch: pytest.MonkeyPatch) -> None:
     """The limits as they are."""
     assert contact.SILENT_S == 30
@@ -56,7 +86,7 @@ def test_half_a_minute_in_total(monkeypatch: pytest.MonkeyPatch) -> None:
     silent = contact.Contact(lambda within_s: bool(limits.append(within_s)))
     monkeypatch.setattr(contact, "wait", lambda *_, timeout: limits.append(timeout))
     with pytest.raises(contact.SilentError):
-        silent.run(threading.Event().wait)
+        silent.first(threading.Event().wait)
     assert limits == [10, 20]
 
 
@@ -77,9 +107,9 @@ def test_a_server_that_has_answered_is_waited_for() -> None:
         raise ListError(Trouble("permission", 403))
 
     with pytest.raises(ListError):
-        known.run(refused)
+        known.first(refused)
     assert known.answered
-    known.run(lambda: time.sleep(0.1))
+    known.first(lambda: time.sleep(0.1))
     assert asked == []
 
 
