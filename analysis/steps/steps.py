@@ -171,8 +171,9 @@ def _parts(data: StepData, rows: pl.DataFrame, places: Places) -> tuple[tuple[St
             main = _main(recorded if named is None else every)
             divided.append(_Divided(process, every, main, step_windows(main, len(divided)), named))
     by_events = [part.windows for part in divided if part.named is None]
-    windows = pl.concat(by_events) if by_events else None
-    times = {} if windows is None else claimed(windows, covered_by_events(data, windows), CLASSES)
+    times: dict[int, dict[str, int]] = {}
+    for windows, covered in covered_by_events(data, pl.concat(by_events)) if by_events else ():
+        times |= claimed(windows, covered, CLASSES)
     ordered = []
     for group, part in enumerate(divided):
         location = places.process(part.process, part.every["node"][0])
@@ -289,27 +290,27 @@ def _changed_parts(data: StepData, groups: Sequence[pl.DataFrame]) -> list[str |
     The change is that from the first to the last quarter; each quarter counts by its steps of usual length.
     """
     windows = [step_windows(members, group) for group, members in enumerate(groups)]
-    by_events = [
-        group for group, members in enumerate(groups) if members["process"][0] in data.events and members["recorded"].all()
-    ]  # fmt: skip
-    events = [windows[group] for group in by_events]
-    covered = covered_by_events(data, pl.concat(events)) if events else None
-    changed: list[str | None] = []
+    changed: dict[int, str | None] = {}
+    by_events = []
     for group, members in enumerate(groups):
-        if group in by_events:
-            assert covered is not None
-            sets, names = covered.filter(pl.col("group") == group), CLASSES
+        if members["process"][0] in data.events and members["recorded"].all():
+            by_events.append(windows[group])
         elif members["phase"][0] is None:
             ranges = outermost_ranges(data.on_step_threads(members["process"][0]), members)
-            sets, names = covered_by_names(ranges, group), tuple(ranges)
-        else:
-            changed.append(None)
-            continue
-        quarter = windows[group].height // 4
-        halves = [middle_half(part) for part in (windows[group].head(quarter), windows[group].tail(quarter))]
-        first, last = ({name: time / half.height for name, time in claimed(half, sets, names)[group].items()} for half in halves)
-        changed.append(part_that_changed_most(first, last, REMAINDER))
-    return changed
+            changed[group] = _changed_part(windows[group], covered_by_names(ranges, group), tuple(ranges))
+    for some, covered in covered_by_events(data, pl.concat(by_events)) if by_events else ():
+        sets = covered.partition_by("group", as_dict=True)
+        for group in some["group"].unique().to_list():
+            changed[group] = _changed_part(windows[group], sets.get((group,), covered.clear()), CLASSES)
+    return [changed.get(group) for group in range(len(groups))]
+
+
+def _changed_part(windows: pl.DataFrame, sets: pl.DataFrame, names: Sequence[str]) -> str | None:
+    quarter = windows.height // 4
+    halves = [middle_half(part) for part in (windows.head(quarter), windows.tail(quarter))]
+    group = windows["group"][0]
+    first, last = ({name: time / half.height for name, time in claimed(half, sets, names)[group].items()} for half in halves)
+    return part_that_changed_most(first, last, REMAINDER)
 
 
 def _most(claimed: dict[str, int]) -> dict[str, int]:
