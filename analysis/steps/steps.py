@@ -73,10 +73,13 @@ def steps(store: Store, data: StepData | None = None) -> Steps:
         listed.append((location, _step(row, row["phase"], location)))
     listed.sort(key=lambda item: (item[0].order, item[1].phase or "", item[1].start_ns))
     every, trends = tuple(step for _, step in listed), _trends(data, rows, places)
+    of_group: dict[tuple[Any, ...], list[Step]] = {}
+    for step in every:
+        of_group.setdefault((step.node, step.rank, step.pid, step.phase), []).append(step)
     parts, parts_absent = _parts(data, rows, places)
     return Steps(
         steps=every,
-        groups=tuple(_with_step_time(group, every) for _, group in groups),
+        groups=tuple(_with_step_time(group, of_group.get((group.node, group.rank, group.pid, group.phase), ())) for _, group in groups),
         parts=parts,
         absent=None,
         trends=trends,
@@ -90,11 +93,10 @@ def steps(store: Store, data: StepData | None = None) -> Steps:
 
 
 def _with_step_time(group: StepGroup, every: Sequence[Step]) -> StepGroup:
-    """Add the median time from step to step of the group."""
+    """Add the median time from step to step; ``every``: steps of process and phase."""
     if not group.on_device:
         return group
-    key = (group.node, group.rank, group.pid, group.phase, True)
-    times = from_step_to_step([step for step in every if (step.node, step.rank, step.pid, step.phase, step.on_device) == key])
+    times = from_step_to_step([step for step in every if step.on_device])
     return replace(group, step_time_ns=statistics.median(times) if times else None)
 
 
