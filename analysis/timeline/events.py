@@ -106,7 +106,7 @@ def events(store: Store, timed: pl.DataFrame, tracks: pl.DataFrame) -> Iterator[
         placed = tracks.filter(pl.col("place").is_in([place for place, other in enumerate(SOURCE) if other == source]))
         # Keys that all tracks of the table share need no comparison.
         same = [f"p.{key} = {value}" for key, value in zip(KEYS, _keys(kind, keys), strict=True) if placed[key].n_unique() > 1]
-        sizes = placed.group_by("process").agg(pl.col("events").sum()).sort("process").rows()
+        sizes: list[tuple[int, int]] = placed.group_by("process").agg(pl.col("events").sum()).sort("process").rows()
         for processes in batches(sizes):
             some = placed.filter(pl.col("process").is_in(processes))
             condition = "true" if some.height == placed.height else one_of("e.process", [None if p == NONE else p for p in processes])

@@ -23,9 +23,8 @@ class Counted:
 
     def add(self, part: pl.Series) -> None:
         """Add integers without null."""
-        one = pl.lit(1, pl.Int64)
         known = pl.DataFrame({"value": self._values, "number": self._numbers})
-        every = pl.concat([known, part.cast(pl.Int64).alias("value").to_frame().with_columns(number=one)])
+        every = pl.concat([known, part.cast(pl.Int64).alias("value").to_frame().with_columns(number=pl.lit(1, pl.Int64))])
         counts = every.group_by("value").agg(pl.col("number").sum()).sort("value")
         self._values, self._numbers, self._ends = counts["value"], counts["number"], counts["number"].cum_sum()
 
