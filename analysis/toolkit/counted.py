@@ -23,10 +23,11 @@ class Counted:
 
     def add(self, part: pl.Series) -> None:
         """Add integers without null."""
-        known = pl.DataFrame({"value": self._values, "number": self._numbers})
-        every = pl.concat([known, part.cast(pl.Int64).alias("value").to_frame().with_columns(number=pl.lit(1, pl.Int64))])
-        counts = every.group_by("value").agg(pl.col("number").sum()).sort("value")
-        self._values, self._numbers, self._ends = counts["value"], counts["number"], counts["number"].cum_sum()
+        known = pl.LazyFrame({"value": self._values, "number": self._numbers})
+        added = part.cast(pl.Int64).alias("value").to_frame().lazy().with_columns(number=pl.lit(1, pl.Int64))
+        counts = pl.concat([known, added]).group_by("value").agg(pl.col("number").sum()).sort("value")
+        counted = counts.with_columns(end=pl.col("number").cum_sum()).collect()
+        self._values, self._numbers, self._ends = counted.get_columns()
 
     def __len__(self) -> int:
         return int(self._ends[-1]) if len(self._ends) else 0
