@@ -20,7 +20,7 @@ from .chrome_trace.head import TRACE_HEAD_BYTES, read_head
 from .chrome_trace.inflate import over_limit
 from .discover import FORMATS, InputFile
 from .store.database import native_path
-from .store.devices import store_device
+from .store.devices import store_devices
 from .store.format_names import SYSTEM_METRICS, TIMELINE, TRACE
 from .store.identity import Facts, Identity, Placement
 from .store.reader_failures import costs_one_file, failure_text
@@ -373,8 +373,9 @@ class Part:
                     self._events(store, table, names, signatures, source_id)
             for window in read["windows"]:
                 store.insert("profile_window", {"process": process, "source": source, **window})
-            for device in read["devices"]:
-                store_device(store, node, device["index"], {column: value for column, value in device.items() if column != "index"})
+            devices = read["devices"]
+            facts = {device["index"]: {column: value for column, value in device.items() if column != "index"} for device in devices}
+            store_devices(store, node, facts)
         self._notes(store, source)
         if read["result"] is None:
             return ReadResult(0, None, None)

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 import polars as pl
 
 from ...ingest.store.store import Store
-from ..device.collectives import collective_calls
+from ..device.collectives import collective_calls, rank_texts
 from ..toolkit.shared import shared
 
 GROUPS: Final = 20_000  # process groups of a run; a job of 4,096 ranks with five ways of parallelism has some 10,000
@@ -72,8 +72,9 @@ def process_groups(store: Store) -> ProcessGroups:
         return ProcessGroups({}, {}, {}, recorded.with_columns(group=pl.lit(None, pl.String)))
     groups: dict[str, Group] = {}
     keys: list[str | None] = []
-    for row in recorded.rows():
-        group = _group(*row)
+    texts = rank_texts(store)
+    for name, description, ranks, size in recorded.rows():
+        group = _group(name, description, None if ranks is None else texts[ranks], size)
         known = groups.get(group.key)
         if known is None and len(groups) < GROUPS:
             groups[group.key] = group

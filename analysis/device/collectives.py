@@ -47,18 +47,23 @@ _CHOSEN: Final = ", ".join(f"CASE WHEN o.operation IS NULL THEN w.{column} ELSE 
 
 # The collective that the kernel's own record describes, else the framework's call that was running on the launching thread at its launch.
 _KERNELS: Final = f"""
-    WITH kernel AS (
+    WITH listed AS (
+        SELECT text, (row_number() OVER (ORDER BY text) - 1)::INTEGER AS id
+        FROM (SELECT DISTINCT group_ranks AS text FROM collective WHERE group_ranks IS NOT NULL)
+    ), record AS (
+        SELECT c.* EXCLUDE (group_ranks), l.id AS group_ranks FROM collective AS c LEFT JOIN listed AS l ON l.text = c.group_ranks
+    ), kernel AS (
         SELECT e.node, e.process, e.device, e.stream, e.correlation, e.start_ns, e.duration_ns, coalesce(n.short, n.text) AS kernel
         FROM device_run AS e JOIN name AS n ON n.id = e.name WHERE e.communication
     ), own AS (
         SELECT process, correlation, start_ns, {_ANY}
-        FROM collective WHERE on_device AND correlation IS NOT NULL GROUP BY process, correlation, start_ns
+        FROM record WHERE on_device AND correlation IS NOT NULL GROUP BY process, correlation, start_ns
     ), launch AS (
         SELECT process, correlation, arg_min(tid, start_ns) AS tid, min(start_ns) AS launched_ns
         FROM host_event WHERE kind IN ('launch', 'call') AND correlation IN (SELECT correlation FROM kernel) GROUP BY process, correlation
     ), call AS (
         SELECT process, tid, start_ns AS call_ns, out_elements IS NULL AS shaped, max(start_ns + duration_ns) AS call_end_ns, {_ANY}
-        FROM collective WHERE NOT on_device GROUP BY process, tid, start_ns, out_elements IS NULL
+        FROM record WHERE NOT on_device GROUP BY process, tid, start_ns, out_elements IS NULL
     ), within AS (
         SELECT l.process, l.correlation, c.* EXCLUDE (process)
         FROM (FROM launch, (VALUES (false), (true)) AS kind(shaped)) AS l ASOF JOIN call AS c
@@ -77,12 +82,12 @@ _SCHEMA: Final = {
     "node": pl.Int32, "process": pl.Int32, "device": pl.Int32, "stream": pl.Int64,
     "start": pl.Int64, "duration": pl.Int64, "kernel": pl.String,
     "tid": pl.Int64, "call_ns": pl.Int64, "operation": pl.String, "element_type": pl.String, "in_elements": pl.Int64,
-    "out_elements": pl.Int64, "group_name": pl.String, "group_description": pl.String, "group_ranks": pl.String, "group_size": pl.Int64,
+    "out_elements": pl.Int64, "group_name": pl.String, "group_description": pl.String, "group_ranks": pl.Int32, "group_size": pl.Int64,
     "peer": pl.Int64, "sequence": pl.Int64, "shaped": pl.Boolean, "world_size": pl.Int32,
 }  # fmt: skip
 CALLS: Final = {
     "process": pl.Int32, "node": pl.Int32, "device": pl.Int32, "stream": pl.Int64, "operation": pl.String, "element_type": pl.String,
-    "bytes": pl.Int64, "group_name": pl.String, "group_description": pl.String, "group_ranks": pl.String, "group_size": pl.Int64,
+    "bytes": pl.Int64, "group_name": pl.String, "group_description": pl.String, "group_ranks": pl.Int32, "group_size": pl.Int64,
     "assumed": pl.Boolean, "peer": pl.Int64, "sequence": pl.Int64, "kernels": pl.UInt32, "start": pl.Int64, "end": pl.Int64,
     "duration": pl.Int64,
 }  # fmt: skip
@@ -92,8 +97,18 @@ _SIZE: Final = ("operation", "element_type", "group_size", "assumed", "bytes")
 
 @shared
 def communication_kernels(store: Store) -> pl.DataFrame:
-    """Return every communication kernel with its collective, by process and time."""
+    """Return every communication kernel with its collective, by process and time.
+
+    ``group_ranks`` is a number in :func:`rank_texts`: a job of 512 ranks records a text of kilobytes with each kernel."""
     return store.frame(_KERNELS) if communicates(store) else pl.DataFrame(schema=_SCHEMA)
+
+
+@shared
+def rank_texts(store: Store) -> list[str]:
+    """Return the distinct lists of ranks of process groups, as recorded, in order."""
+    if not store.has_rows("collective"):
+        return []
+    return store.frame("SELECT DISTINCT group_ranks FROM collective WHERE group_ranks IS NOT NULL ORDER BY 1")["group_ranks"].to_list()
 
 
 def bus_factor(operation: str, ranks: int | None) -> float | None:

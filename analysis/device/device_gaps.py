@@ -8,7 +8,9 @@ device had nothing to run, because the host was not there yet. The time between 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any, Final
 
 import polars as pl
@@ -82,35 +84,44 @@ class GapGroup:
 
 
 class DeviceGaps:
-    """The gaps of a run, computed at first use. Those of a run of usual size are kept for the next rule."""
+    """The gaps of a run, computed at first use, and kept for the next rule: in memory, or of several groups in files next to the store."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._kept: GapGroup | None = None
-        self._longest: list[tuple[tuple[IdleDevice, ...], pl.DataFrame]] = []
+        self._kept: list[GapGroup] | None = None
+        self._folder: Path | None = None
 
     def groups(self) -> Iterator[GapGroup]:
         """Yield all devices with kernels, copies or memsets, a million events at a time."""
-        if self._kept is not None:
-            yield self._kept
-            return
+        if self._kept is None:
+            yield from self._computed()
+        elif len(self._kept) == 1:
+            yield self._kept[0]
+        else:
+            for number, group in enumerate(self._kept):
+                yield replace(group, gaps=pl.read_ipc(self._file(number)))
+
+    def _computed(self) -> Iterator[GapGroup]:
         groups = _device_groups(self._store)
         places = Places(self._store)
-        longest = []
-        for users in groups:
+        kept = []
+        for number, users in enumerate(groups):
             group = _gaps(self._store, users, places)
-            longest.append((group.devices, group.longest))
-            if len(groups) == 1:
-                self._kept = group
             yield group
-        self._longest = longest
+            if len(groups) > 1:
+                group.gaps.write_ipc(self._file(number), compression="lz4")
+                group = replace(group, gaps=group.gaps.clear())
+            kept.append(group)
+        self._kept = kept
+
+    def _file(self, number: int) -> Path:
+        if self._folder is None:
+            self._folder = Path(mkdtemp(prefix="gaps-", dir=self._store.private_folder()))
+        return self._folder / f"{number}.arrow"
 
     def longest(self) -> list[tuple[tuple[IdleDevice, ...], pl.DataFrame]]:
         """Return the devices and the longest gaps of every group."""
-        if not self._longest:
-            for _ in self.groups():
-                pass
-        return self._longest
+        return [(group.devices, group.longest) for group in self._kept or self.groups()]
 
 
 def _device_groups(store: Store) -> list[pl.DataFrame]:

@@ -11,6 +11,7 @@ from ...ingest.store.store import Store
 from ..report.device import Launches, LaunchPair
 from ..report.rows import Share
 from ..toolkit.contents import kinds
+from ..toolkit.counted import MOST, Counted
 from ..toolkit.intervals import first_of
 from ..toolkit.places import Places, process_conditions
 from ..toolkit.quantiles import log_histogram, quantiles
@@ -39,13 +40,17 @@ def launches(store: Store, *, top: int = 15) -> Launches:
     """
     calls = store.frame("SELECT count(*) FROM host_event WHERE kind = 'launch'").item() if "launch" in kinds(store, "host_event") else 0
     runs = store.frame(ALL_WORK).row(0)[0]
-    parts = [_paired(store, condition) for condition in process_conditions(store)]
+    parts, latency = [], Counted()
+    for condition in process_conditions(store):
+        part, latencies = _paired(store, condition)
+        parts.append(part)
+        latency.add(latencies)
     pairs, paired_runs, paired_calls = (
         sum(part.pairs for part in parts),
         sum(part.runs for part in parts),
         sum(part.calls for part in parts),
     )
-    latency = pl.concat([part.latency for part in parts]) if parts else pl.Series(dtype=pl.Int64)
+    values = latency.column() if len(latency) <= MOST else None  # of few values, the deviation is summed value by value
     return Launches(
         calls=calls,
         pairs=pairs,
@@ -53,8 +58,8 @@ def launches(store: Store, *, top: int = 15) -> Launches:
         launches_without_run=calls - paired_calls,
         graph_runs=paired_runs - pairs,
         negative=pairs - len(latency),
-        latency=quantiles(latency),
-        histogram=log_histogram(latency),
+        latency=latency.quantiles() if values is None else quantiles(values),
+        histogram=latency.log_histogram() if values is None else log_histogram(values),
         slowest=_slowest(store, [part.slowest for part in parts]),
         call_time=_call_time(store, top),
         absent=_absent(calls, runs, pairs),
@@ -67,11 +72,11 @@ class _Paired(NamedTuple):
     pairs: int
     runs: int  # kernels, copies and memsets that have a launch
     calls: int  # launches that have one of these
-    latency: pl.Series  # ns, not negative
     slowest: pl.DataFrame
 
 
-def _paired(store: Store, condition: str) -> _Paired:
+def _paired(store: Store, condition: str) -> tuple[_Paired, pl.Series]:
+    """Return the launches of some processes, and their latencies in ns."""
     # Correlations are unique per process; if two launches share one, the first by start counts. The orders make ties fixed.
     runs, calls = store.frame(_RUNS.format(condition)), store.frame(_CALLS.format(condition))
     call = first_of(runs, calls, ["process"], ["start", "end", "name"])
@@ -90,7 +95,7 @@ def _paired(store: Store, condition: str) -> _Paired:
         .hstack(work.select("node", "device", "stream", kernel="name"))
         .filter(pl.col("latency_ns") >= 0)
     )
-    return _Paired(len(first), call.count(), run.count(), waited["latency_ns"], _top(waited))
+    return _Paired(len(first), call.count(), run.count(), _top(waited)), waited["latency_ns"]
 
 
 def _top(pairs: pl.DataFrame) -> pl.DataFrame:

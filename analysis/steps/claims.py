@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import polars as pl
@@ -93,25 +93,28 @@ def covered_by_names(ranges: dict[str, pl.DataFrame], group: int) -> pl.DataFram
     return pl.concat(parts) if parts else pl.DataFrame(schema=dict.fromkeys(_SETS[:2], pl.Int32) | dict.fromkeys(_SETS[2:], pl.Int64))
 
 
-def covered_by_events(data: StepData, windows: pl.DataFrame) -> pl.DataFrame:
-    """Return when each of ``CLASSES`` was active in the processes of the windows.
+def covered_by_events(data: StepData, windows: pl.DataFrame) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
+    """Yield the windows of some groups, and when each of ``CLASSES`` was active there.
 
-    Events of all threads and streams count, from the first to the last window of a group. Ranges named as data loading count as such.
+    Events of all threads and streams count, from the first to the last window of a group. Ranges named as data loading count as such. Each
+    group occurs once, with the others whose events are read together.
     """
     spans = windows.group_by("group", maintain_order=True).agg(
         pl.col("process").first(), low=pl.col("start").min(), high=pl.col("end").max()
     )
     loads = data.loading.join(spans.select("group", "process"), on="process", nulls_equal=True)
     named = loads.select("group", pl.lit(_LOADS, pl.Int32).alias("number"), "start", "end")
-    frames = [_of_steps(named, windows)]
     for rows in batches((row, data.events.get(row[1], 0)) for row in spans.iter_rows()):
+        together = pl.col("group").is_in([group for group, *_ in rows])
+        inside = windows.filter(together)
+        frames = [_of_steps(named.filter(together), inside)]
         number = sum(data.events.get(row[1], 0) for row in rows)
         sql = _events(rows)
         parts = data.store.batches(sql, rows=_ROWS_AT_ONCE) if number > _ROWS_AT_ONCE else [data.store.frame(sql)]
         for events in parts:
             loading = events.filter(pl.col("number") == _LOADS)
-            frames += [union(events.filter(pl.col("number") != _LOADS), _SETS[:2]), _of_steps(loading, windows).select(_SETS)]
-    return pl.concat(frames)
+            frames += [union(events.filter(pl.col("number") != _LOADS), _SETS[:2]), _of_steps(loading, inside).select(_SETS)]
+        yield inside, pl.concat(frames)
 
 
 _LOADS: Final = CLASSES.index(LOADING)

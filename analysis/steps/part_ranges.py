@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import polars as pl
@@ -10,6 +10,7 @@ import polars as pl
 from ...ingest.store.store import Store
 from ..toolkit.contents import kinds
 from ..toolkit.intervals import length_inside, outermost, union
+from ..toolkit.places import batches, one_of
 from ..toolkit.shared import shared
 from .loading_names import DATA_LOADING
 
@@ -41,18 +42,22 @@ _PARTS: Final = {
 # A column for each part of ``_PARTS``: whether the range belongs to it.
 _RANGES: Final = f"""
     WITH named AS MATERIALIZED (
-        SELECT id, {{of_name}} FROM name WHERE id IN (SELECT name FROM annotation UNION SELECT name FROM host_event WHERE kind = 'operator')
+        SELECT id, {{of_name}} FROM name WHERE id IN (
+            SELECT a.name FROM annotation AS a WHERE {{{{of_a}}}}
+            UNION SELECT h.name FROM host_event AS h WHERE h.kind = 'operator' AND {{{{of_h}}}}
+        )
     ),
-    phased AS MATERIALIZED (SELECT phase, {{of_phase}} FROM (SELECT DISTINCT phase FROM annotation))
+    phased AS MATERIALIZED (SELECT phase, {{of_phase}} FROM (SELECT DISTINCT a.phase FROM annotation AS a WHERE {{{{of_a}}}}))
     SELECT a.process, a.tid, a.start_ns AS start, a.start_ns + a.duration_ns AS "end",
         CASE WHEN a.phase = '{LOADER_PHASE}' THEN '{OF_LOADER}' END AS recorder, {{either}}
     FROM annotation AS a JOIN named AS n ON n.id = a.name LEFT JOIN phased AS p ON p.phase = a.phase
-    WHERE a.side = 'host' AND a.complete IS NOT FALSE AND ({{any_either}})
+    WHERE a.side = 'host' AND a.complete IS NOT FALSE AND ({{any_either}}) AND {{{{of_a}}}}
     UNION ALL
     SELECT h.process, h.tid, h.start_ns, h.start_ns + h.duration_ns, NULL, {{of_n}}
-    FROM host_event AS h JOIN named AS n ON n.id = h.name WHERE h.kind = 'operator' AND ({{any_n}})
+    FROM host_event AS h JOIN named AS n ON n.id = h.name WHERE h.kind = 'operator' AND ({{any_n}}) AND {{{{of_h}}}}
     UNION ALL
-    SELECT process, tid, start_ns, start_ns + duration_ns, '{OF_TRACE}', {{loads}} FROM host_event WHERE kind = 'loader'
+    SELECT h.process, h.tid, h.start_ns, h.start_ns + h.duration_ns, '{OF_TRACE}', {{loads}}
+    FROM host_event AS h WHERE h.kind = 'loader' AND {{{{of_h}}}}
 """.format(
     of_name=", ".join(f'regexp_matches(text, ${2 * n + 2}) AS "part {n}"' for n in range(len(_PARTS))),
     of_phase=", ".join(f'regexp_matches(phase, ${2 * n + 1}) AS "part {n}"' for n in range(len(_PARTS))),
@@ -63,6 +68,14 @@ _RANGES: Final = f"""
     loads=", ".join(str(part == _LOADING).lower() for part in _PARTS),
 )
 
+# Ranges and operators of each process: at least as many as it has ranges of parts.
+_COUNTS: Final = """
+    SELECT process, sum(n)::BIGINT AS n FROM (
+        SELECT process, count(*) AS n FROM annotation GROUP BY process
+        UNION ALL SELECT process, count(*) FROM host_event WHERE kind IN ('operator', 'loader') GROUP BY process
+    ) GROUP BY process ORDER BY process
+"""
+
 
 @shared
 def part_ranges(store: Store) -> Parts:
@@ -72,18 +85,30 @@ def part_ranges(store: Store) -> Parts:
     """
     if not store.has_rows("annotation") and kinds(store, "host_event").isdisjoint({"operator", "loader"}):
         return {}
-    every = store.frame(_RANGES, [pattern for patterns in _PARTS.values() for pattern in patterns])
+    steps = store.frame("""
+        SELECT process, phase, host_start_ns AS step, host_start_ns + host_duration_ns AS step_end FROM step WHERE host_duration_ns > 0
+    """).sort("step")
+    counts: list[tuple[int | None, int]] = store.frame(_COUNTS).rows()
+    groups = batches(counts)
+    parts: dict[str, list[pl.DataFrame]] = {}
+    for processes in groups:
+        for part, rows in _of_processes(store, processes if len(groups) > 1 else None, steps).items():
+            parts.setdefault(part, []).append(rows)
+    return {part: (name, pl.concat(parts[part])) for part, (_, name) in _PARTS.items() if part in parts}
+
+
+def _of_processes(store: Store, processes: Sequence[int | None] | None, steps: pl.DataFrame) -> dict[str, pl.DataFrame]:
+    """Return the ranges of some processes by part; None: of all."""
+    of_a, of_h = ("true" if processes is None else one_of(f"{alias}.process", processes) for alias in ("a", "h"))
+    sql = _RANGES.format(of_a=of_a, of_h=of_h)
+    every = store.frame(sql, [pattern for patterns in _PARTS.values() for pattern in patterns])
     if every.is_empty():
         return {}
     columns = ["process", "tid", "start", "end", "recorder"]
     ranges = {part: every.filter(f"part {number}").select(columns) for number, part in enumerate(_PARTS)}
     ranges[_LOADING] = recorded_once(ranges[_LOADING])
-    steps = store.frame("""
-        SELECT process, phase, host_start_ns AS step, host_start_ns + host_duration_ns AS step_end FROM step WHERE host_duration_ns > 0
-    """).sort("step")
     within = _within_steps(pl.concat([rows.with_columns(part=pl.lit(part)) for part, rows in ranges.items()]), steps)
-    by_part = within.partition_by("part", as_dict=True)
-    return {part: (name, by_part[part,].drop("part", "recorder")) for part, (_, name) in _PARTS.items() if (part,) in by_part}
+    return {part: rows.drop("part", "recorder") for (part,), rows in within.partition_by("part", as_dict=True).items()}
 
 
 def recorded_once(loads: pl.DataFrame) -> pl.DataFrame:

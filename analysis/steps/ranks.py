@@ -10,7 +10,7 @@ from typing import Final
 import polars as pl
 
 from ...ingest.store.store import Store
-from ..device.collectives import communication_kernels
+from ..device.collectives import communication_kernels, rank_texts
 from ..report.steps import RankComparison, RankRow, RankSpread
 from ..toolkit.intervals import union
 from ..toolkit.labels import place
@@ -73,7 +73,7 @@ def rank_comparison(
     compared = compared_steps(ranked_steps(data, times), limit, roles, alone=True)
     if compared.is_empty():
         return RankComparison(threshold_percent=limit, absent=no_device_steps(store) if times.is_empty() else _NO_STEPS)
-    in_groups, labels = _in_groups(compared, communication_kernels(store), numbers)
+    in_groups, labels = _in_groups(compared, communication_kernels(store), rank_texts(store), numbers)
     waits = _waits(compared.with_columns(group=pl.lit(0, pl.Int64)) if in_groups.is_empty() else in_groups)
     judged = ranks_over_steps(data.places, compared)
     if not roles_known:  # a rank that computes longer can have more work
@@ -92,14 +92,17 @@ def rank_comparison(
     )
 
 
-def _in_groups(compared: pl.DataFrame, kernels: pl.DataFrame, ranks: Mapping[int, int]) -> tuple[pl.DataFrame, dict[int, str]]:
+def _in_groups(
+    compared: pl.DataFrame, kernels: pl.DataFrame, texts: Sequence[str], ranks: Mapping[int, int]
+) -> tuple[pl.DataFrame, dict[int, str]]:
     """Divide ``communication`` by process group, and label the groups.
 
     Kernels without a group belong to all ranks if others have one. The result is empty if the run names no group, so that all ranks are
     one group.
     """
     keys = kernels.select(_GROUP).unique().filter(pl.any_horizontal(pl.col(_GROUP).is_not_null())).sort(_GROUP)
-    labels = dict(enumerate((_label(name, members, ranks) for name, members in keys.rows()), start=1)) if len(keys) else {}
+    named = ((name, None if members is None else texts[members]) for name, members in keys.rows())
+    labels = dict(enumerate((_label(name, members, ranks) for name, members in named), start=1))
     numbers = keys.with_row_index("group", offset=1)
     numbered = kernels.join(numbers, on=_GROUP, how="left", nulls_equal=True).with_columns(pl.col("group").cast(pl.Int64).fill_null(0))
     if not labels:

@@ -73,10 +73,13 @@ def steps(store: Store, data: StepData | None = None) -> Steps:
         listed.append((location, _step(row, row["phase"], location)))
     listed.sort(key=lambda item: (item[0].order, item[1].phase or "", item[1].start_ns))
     every, trends = tuple(step for _, step in listed), _trends(data, rows, places)
+    of_group: dict[tuple[Any, ...], list[Step]] = {}
+    for step in every:
+        of_group.setdefault((step.node, step.rank, step.pid, step.phase), []).append(step)
     parts, parts_absent = _parts(data, rows, places)
     return Steps(
         steps=every,
-        groups=tuple(_with_step_time(group, every) for _, group in groups),
+        groups=tuple(_with_step_time(group, of_group.get((group.node, group.rank, group.pid, group.phase), ())) for _, group in groups),
         parts=parts,
         absent=None,
         trends=trends,
@@ -90,11 +93,10 @@ def steps(store: Store, data: StepData | None = None) -> Steps:
 
 
 def _with_step_time(group: StepGroup, every: Sequence[Step]) -> StepGroup:
-    """Add the median time from step to step of the group."""
+    """Add the median time from step to step; ``every``: steps of process and phase."""
     if not group.on_device:
         return group
-    key = (group.node, group.rank, group.pid, group.phase, True)
-    times = from_step_to_step([step for step in every if (step.node, step.rank, step.pid, step.phase, step.on_device) == key])
+    times = from_step_to_step([step for step in every if step.on_device])
     return replace(group, step_time_ns=statistics.median(times) if times else None)
 
 
@@ -171,8 +173,9 @@ def _parts(data: StepData, rows: pl.DataFrame, places: Places) -> tuple[tuple[St
             main = _main(recorded if named is None else every)
             divided.append(_Divided(process, every, main, step_windows(main, len(divided)), named))
     by_events = [part.windows for part in divided if part.named is None]
-    windows = pl.concat(by_events) if by_events else None
-    times = {} if windows is None else claimed(windows, covered_by_events(data, windows), CLASSES)
+    times: dict[int, dict[str, int]] = {}
+    for windows, covered in covered_by_events(data, pl.concat(by_events)) if by_events else ():
+        times |= claimed(windows, covered, CLASSES)
     ordered = []
     for group, part in enumerate(divided):
         location = places.process(part.process, part.every["node"][0])
@@ -289,27 +292,27 @@ def _changed_parts(data: StepData, groups: Sequence[pl.DataFrame]) -> list[str |
     The change is that from the first to the last quarter; each quarter counts by its steps of usual length.
     """
     windows = [step_windows(members, group) for group, members in enumerate(groups)]
-    by_events = [
-        group for group, members in enumerate(groups) if members["process"][0] in data.events and members["recorded"].all()
-    ]  # fmt: skip
-    events = [windows[group] for group in by_events]
-    covered = covered_by_events(data, pl.concat(events)) if events else None
-    changed: list[str | None] = []
+    changed: dict[int, str | None] = {}
+    by_events = []
     for group, members in enumerate(groups):
-        if group in by_events:
-            assert covered is not None
-            sets, names = covered.filter(pl.col("group") == group), CLASSES
+        if members["process"][0] in data.events and members["recorded"].all():
+            by_events.append(windows[group])
         elif members["phase"][0] is None:
             ranges = outermost_ranges(data.on_step_threads(members["process"][0]), members)
-            sets, names = covered_by_names(ranges, group), tuple(ranges)
-        else:
-            changed.append(None)
-            continue
-        quarter = windows[group].height // 4
-        halves = [middle_half(part) for part in (windows[group].head(quarter), windows[group].tail(quarter))]
-        first, last = ({name: time / half.height for name, time in claimed(half, sets, names)[group].items()} for half in halves)
-        changed.append(part_that_changed_most(first, last, REMAINDER))
-    return changed
+            changed[group] = _changed_part(windows[group], covered_by_names(ranges, group), tuple(ranges))
+    for some, covered in covered_by_events(data, pl.concat(by_events)) if by_events else ():
+        sets = covered.partition_by("group", as_dict=True)
+        for group in some["group"].unique().to_list():
+            changed[group] = _changed_part(windows[group], sets.get((group,), covered.clear()), CLASSES)
+    return [changed.get(group) for group in range(len(groups))]
+
+
+def _changed_part(windows: pl.DataFrame, sets: pl.DataFrame, names: Sequence[str]) -> str | None:
+    quarter = windows.height // 4
+    halves = [middle_half(part) for part in (windows.head(quarter), windows.tail(quarter))]
+    group = windows["group"][0]
+    first, last = ({name: time / half.height for name, time in claimed(half, sets, names)[group].items()} for half in halves)
+    return part_that_changed_most(first, last, REMAINDER)
 
 
 def _most(claimed: dict[str, int]) -> dict[str, int]:

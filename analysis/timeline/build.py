@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -21,8 +21,9 @@ from .events import DEVICE, HOST, KEYS, MEANINGS, NONE, PLACES, SOURCE, events, 
 from .gaps import gaps, recordings, stretch, unrecorded_ns
 from .lanes import Columns, assign_lanes
 from .lines import Drawn, lines
-from .merge import Merged, merge
+from .merge import Merged
 from .model import CAP, Events, Line, Name, Timeline
+from .reduction import Reduction
 from .steps import steps_around
 from .tracks import Tree
 from .views import Stretch, views
@@ -55,14 +56,6 @@ def timeline(store: Store, report: Report, *, cap: int = CAP) -> Timeline | None
     track = pl.Series([tree.of[PLACES[place], *rest] for place, *rest in keys.select(KEYS).iter_rows()], dtype=pl.Int32)
     source = np.zeros(len(tree.tracks), np.int8)
     source[track.to_numpy()] = np.array(SOURCE, np.int8)[keys["place"].to_numpy()]
-    crowded, parts = 0, []
-    for part in events(store, timed, keys.select(*KEYS, "events", "moved").with_columns(track=track)):
-        crowded += assign_lanes(part)
-        parts.append(part)
-    ordered = _by_track(parts)
-    heights = np.zeros(len(tree.tracks), np.int64)
-    np.maximum.at(heights, ordered["track"], ordered["lane"] + np.int64(1))
-    tracks = tuple(replace(track, lanes=int(heights[number])) for number, track in enumerate(tree.tracks))
     moved = clock.steps(timed, origin)
     recorded = recordings(store, dict(keys.select("process", "moved").rows()))
     everyone = set(keys.filter(pl.col("place") <= PLACES.index("thread"))["process"]) <= set(recorded)
@@ -80,13 +73,19 @@ def timeline(store: Store, report: Report, *, cap: int = CAP) -> Timeline | None
         unrecorded,
         ran,
     )
+    recording = partial(stretch, recorded, process_of)
+    reduction, crowded, heights = Reduction(cap, stretches, recording), 0, np.zeros(len(tree.tracks), np.int64)
+    for part in events(store, timed, keys.select(*KEYS, "events", "moved").with_columns(track=track)):
+        crowded += assign_lanes(part)
+        np.maximum.at(heights, part["track"], part["lane"] + np.int64(1))
+        reduction.add(part)
+    tracks = tuple(replace(track, lanes=int(heights[number])) for number, track in enumerate(tree.tracks))
     left_out = []
     if crowded:
         left_out = [f"Left out: {plural(crowded, 'event')} that happened at the same time as a thousand others of the same track."]
-    recording = stretch(recorded, process_of, ordered["track"], ordered["start"])
-    merged = _merge(ordered, recording, stretches, cap)
-    total = len(ordered["track"]) + crowded
-    remarks = [*_merged_words(ordered["duration"], merged, stretches), *left_out, *remarks]
+    ordered, merged = reduction.merged()
+    total = reduction.total + crowded
+    remarks = [*_merged_words(reduction, merged, stretches), *left_out, *remarks]
     kept = _kept(ordered, merged, source)
     del ordered
     alone = kept.filter(pl.col("count") == 1).select("index", "source", "row")
@@ -185,34 +184,6 @@ def _integer(value: object) -> int:
     return value
 
 
-def _by_track(parts: Sequence[Columns]) -> Columns:
-    """Join the events of all sources; each track has events of one source."""
-    pieces = [(-1, 0, 0, parts[0])]  # at least one, even without events
-    for part in parts:
-        firsts = np.flatnonzero(np.diff(part["track"], prepend=-1)).tolist()
-        pieces += [(int(part["track"][low]), low, high, part) for low, high in pairwise([*firsts, len(part["track"])])]
-    pieces.sort(key=lambda piece: piece[0])
-    joined = {}
-    for column in ("row", "track", "lane", "start", "duration"):
-        joined[column] = np.concatenate([part[column][low:high] for _, low, high, part in pieces])
-        for part in parts:
-            del part[column]
-    return joined
-
-
-def _merge(ordered: Columns, recording: npt.NDArray[np.int64], stretches: Sequence[Stretch], cap: int) -> Merged:
-    start, length = ordered["start"], ordered["duration"]
-    if len(start) <= cap:
-        return merge(start, start, length, (), cap)
-    # Events on both sides of a pause of the recording are never merged.
-    begins = np.ones(len(start), np.bool_)
-    begins[1:] = np.logical_or.reduce([part[1:] != part[:-1] for part in (ordered["track"], ordered["lane"], recording)])
-    steps = [stretch for stretch in stretches if stretch.view.track is not None]
-    inside = [(start < step.last_ns) & (start + length >= step.first_ns) for step in steps]
-    unmerged = [np.logical_or.reduce(inside), inside[0]] if steps else []
-    return merge(np.cumsum(begins, dtype=np.int32), start, length, unmerged, cap)
-
-
 def _kept(ordered: Columns, merged: Merged, source: npt.NDArray[np.int8]) -> pl.DataFrame:
     """Return the remaining events by track and start, with ``count`` of the members."""
     columns = {column: ordered[column][merged.first] for column in ("row", "track", "lane", "start")}
@@ -223,10 +194,10 @@ def _kept(ordered: Columns, merged: Merged, source: npt.NDArray[np.int8]) -> pl.
     )
 
 
-def _merged_words(duration_ns: npt.NDArray[np.int64], merged: Merged, stretches: Sequence[Stretch]) -> list[str]:
+def _merged_words(events: Reduction, merged: Merged, stretches: Sequence[Stretch]) -> list[str]:
     if merged.width_ns is None:
         return []
-    total, whole_time = len(duration_ns), int(duration_ns.sum())
+    total, whole_time = events.total, events.whole_ns
     several = merged.count > 1
     members, time = int(merged.count[several].sum()), int(merged.duration_ns[several].sum())
     single = int((~several).sum())

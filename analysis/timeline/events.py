@@ -15,6 +15,7 @@ import polars as pl
 
 from ...ingest.store.store import Store
 from ..steps.timed import timed_steps
+from ..toolkit.places import batches, one_of
 from ..toolkit.wording import size
 from .lanes import Columns
 
@@ -94,32 +95,35 @@ def places(store: Store, timed: pl.DataFrame) -> pl.DataFrame:
 
 
 def events(store: Store, timed: pl.DataFrame, tracks: pl.DataFrame) -> Iterator[Columns]:
-    """Yield the events of each source in turn; negative durations are 0.
+    """Yield the events of each source in turn, of some processes at a time.
 
-    Columns: ``row``, ``track``, ``start`` and ``duration``. ``tracks``: the keys and ``events`` of :func:`places`, ``track``, and
-    ``moved``, the offset of its events' times. Each track has events of one source.
+    Negative durations are 0. Columns: ``row``, ``track``, ``start`` and ``duration``. ``tracks``: the keys and ``events`` of
+    :func:`places`, ``track``, and ``moved``, the offset of its events' times.
+    Each track has events of one source, and all of them are in one part.
     """
     integer, sql_integer = (np.int16, "SMALLINT") if (tracks["track"] < 2**15).all() else (np.int32, "INTEGER")
     for source, table, kind, keys, _ in _SOURCES:
         placed = tracks.filter(pl.col("place").is_in([place for place, other in enumerate(SOURCE) if other == source]))
-        if placed.is_empty():
-            continue
         # Keys that all tracks of the table share need no comparison.
         same = [f"p.{key} = {value}" for key, value in zip(KEYS, _keys(kind, keys), strict=True) if placed[key].n_unique() > 1]
-        with registered(store, "placed", placed) as cursor:
-            result = cursor.sql(
-                f"SELECT {ID} AS row, p.track::{sql_integer} AS track, e.start_ns + p.moved AS start, {_LENGTH} AS duration"
-                f" FROM {table} AS e JOIN placed AS p ON {' AND '.join(same) or 'true'} WHERE e.start_ns IS NOT NULL"
-            )
-            columns = {"row": np.int64, "track": integer, "start": np.int64, "duration": np.int64}
-            part = {column: np.empty(int(placed["events"].sum()), dtype) for column, dtype in columns.items()}
-            first = 0
-            for batch in result.to_arrow_reader(_BATCH):  # all rows at once would be in memory twice
-                last = first + len(batch)
-                for column, values in part.items():
-                    values[first:last] = batch.column(column).to_numpy()
-                first = last
-        yield part
+        sizes: list[tuple[int, int]] = placed.group_by("process").agg(pl.col("events").sum()).sort("process").rows()
+        for processes in batches(sizes):
+            some = placed.filter(pl.col("process").is_in(processes))
+            condition = "true" if some.height == placed.height else one_of("e.process", [None if p == NONE else p for p in processes])
+            with registered(store, "placed", some) as cursor:
+                result = cursor.sql(
+                    f"SELECT {ID} AS row, p.track::{sql_integer} AS track, e.start_ns + p.moved AS start, {_LENGTH} AS duration"
+                    f" FROM {table} AS e JOIN placed AS p ON {' AND '.join(same) or 'true'} WHERE e.start_ns IS NOT NULL AND {condition}"
+                )
+                columns = {"row": np.int64, "track": integer, "start": np.int64, "duration": np.int64}
+                part = {column: np.empty(int(some["events"].sum()), dtype) for column, dtype in columns.items()}
+                first = 0
+                for batch in result.to_arrow_reader(_BATCH):  # all rows at once would be in memory twice
+                    last = first + len(batch)
+                    for column, values in part.items():
+                        values[first:last] = batch.column(column).to_numpy()
+                    first = last
+            yield part
     ranges = (
         _step_keys(timed)
         .join(tracks, on=KEYS)

@@ -75,7 +75,7 @@ def _ids(store: Store) -> dict[int, tuple[int | None, int | None, int | None]]:
 
 
 @shared
-def process_conditions(store: Store, *, rows: int = ROWS_AT_ONCE) -> list[str]:
+def process_conditions(store: Store, *, rows: int | None = None) -> list[str]:
     """Return SQL conditions on ``e.process``, each for about ``rows`` events."""
     if not store.has_rows("device_event"):
         return []
@@ -84,12 +84,15 @@ def process_conditions(store: Store, *, rows: int = ROWS_AT_ONCE) -> list[str]:
     return [one_of("e.process", group) for group in batches(counts, rows)]
 
 
-def batches(sizes: Iterable[tuple[T, int]], rows: int = ROWS_AT_ONCE) -> list[list[T]]:
-    """Divide items, given with their sizes, into groups of at most ``rows`` rows."""
+def batches(sizes: Iterable[tuple[T, int]], rows: int | None = None) -> list[list[T]]:
+    """Divide items, given with their sizes, into groups of at most ``rows`` rows.
+
+    None: ``ROWS_AT_ONCE``."""
+    most = ROWS_AT_ONCE if rows is None else rows
     groups: list[list[T]] = []
     total = 0
     for item, size in sizes:
-        if not groups or total + size > rows:
+        if not groups or total + size > most:
             groups.append([])
             total = 0
         groups[-1].append(item)

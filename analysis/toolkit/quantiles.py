@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final, Protocol
 
 import polars as pl
 
@@ -21,8 +21,16 @@ MOST_BINS: Final = 40
 _WIDE: Final = 10.0  # p95 / p5 at which equal bins start to hide one end of the distribution
 
 
-def quantile(ordered: pl.Series, fraction: float) -> float:
-    """Return a quantile of an ascending series by linear interpolation (type 7).
+class Ordered(Protocol):
+    """Values in ascending order."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, position: int, /) -> Any: ...
+
+
+def quantile(ordered: Ordered, fraction: float) -> float:
+    """Return a quantile of ascending values by linear interpolation (type 7).
 
     This is NumPy's default, between order statistics. ``fraction`` is 0..1. Raises ValueError for an empty series."""
     if not len(ordered):
@@ -49,6 +57,11 @@ def quantiles(values: pl.Series) -> Quantiles | None:
     mean = ordered.sum() / len(ordered)
     # Deviations from the mean, summed in ascending order: the same figure for any order of the input.
     deviation = ordered.cast(pl.Float64) - mean
+    return of_ordered(ordered, float(mean), float((deviation * deviation).sum()))
+
+
+def of_ordered(ordered: Ordered, mean: float, squares: float) -> Quantiles:
+    """Return the quantiles of ascending values. ``squares``: of deviations, summed."""
     return Quantiles(
         count=len(ordered),
         min=float(ordered[0]),
@@ -59,8 +72,8 @@ def quantiles(values: pl.Series) -> Quantiles | None:
         p95=quantile(ordered, 0.95),
         p99=quantile(ordered, 0.99),
         max=float(ordered[-1]),
-        mean=float(mean),
-        std=math.sqrt(float((deviation * deviation).sum()) / len(ordered)),
+        mean=mean,
+        std=math.sqrt(squares / len(ordered)),
     )
 
 
@@ -116,17 +129,35 @@ def log_histogram(values: pl.Series, *, unit: str = "ns", per_decade: int = BINS
     if not len(every):
         return None
     below = int((every < 1.0).sum())
-    ordered = every.slice(below) if below < len(every) else pl.Series([1.0])
-    first = math.floor(math.log10(ordered[0]) * per_decade)
-    last = math.floor(math.log10(ordered[-1]) * per_decade) + 1
-    edges = [_edge(i, per_decade) for i in range(first, last + 1)]
+    first, last = (every[below], every[-1]) if below < len(every) else (1.0, 1.0)
+    return log_bins(below, len(every), first, last, lambda limits: every.search_sorted(limits, side="left"), unit, per_decade)
+
+
+def log_bins(
+    below: int,
+    number: int,
+    first: float,
+    last: float,
+    count_below: Callable[[pl.Series], pl.Series],
+    unit: str = "ns",
+    per_decade: int = BINS_PER_DECADE,
+) -> Histogram:
+    """Count values in the bins of :func:`log_histogram`.
+
+    ``below``: values below 1, of ``number``. ``first``, ``last``: lowest and highest of the others. ``count_below``: values below
+    each limit.
+    """
+    lowest = math.floor(math.log10(first) * per_decade)
+    highest = math.floor(math.log10(last) * per_decade) + 1
+    edges = [_edge(i, per_decade) for i in range(lowest, highest + 1)]
     # log10 and the edges round differently: the outermost values must not fall out.
-    if ordered[0] < edges[0]:
-        edges.insert(0, _edge(first - 1, per_decade))
-    if ordered[-1] > edges[-1]:
-        edges.append(_edge(last + 1, per_decade))
-    counts = bin_counts(ordered, edges)
-    if below == len(every):
+    if first < edges[0]:
+        edges.insert(0, _edge(lowest - 1, per_decade))
+    if last > edges[-1]:
+        edges.append(_edge(highest + 1, per_decade))
+    limits = [below, *count_below(pl.Series(edges[1:-1], dtype=pl.Float64)).to_list(), number]
+    counts = tuple(after - before for before, after in itertools.pairwise(limits))
+    if below == number:
         counts = (below,)
     elif below and edges[0] > 1:
         edges, counts = [edges[0] / _edge(1, per_decade), *edges], (below, *counts)

@@ -29,7 +29,7 @@ ROOT: Final = DOCS.parent
 NAVIGATION: Final[dict[str, tuple[str, ...]]] = {
     "Tutorial": ("quick-start", "samples"),
     "How-to guides": (
-        "recipes", "record", "profiling-configuration", "compare", "nightly", "tickets", "export", "custom-rules", "troubleshooting",
+        "recipes", "record", "profiling-configuration", "compare", "nightly", "scale", "tickets", "export", "custom-rules", "troubleshooting",
         "gpu-acceptance", "development",
     ),
     "Reference": (

@@ -80,13 +80,13 @@ WHERE f.format = '{CAPTURE}'
 _WORK: Final = """
 WITH device AS (
     SELECT process, correlation, start_ns, duration_ns FROM device_event
-    WHERE kind <> 'sync' AND correlation IS NOT NULL AND start_ns BETWEEN $first AND $last
+    WHERE kind <> 'sync' AND correlation IS NOT NULL AND $block
 ),
 launch AS (
     SELECT h.process, h.correlation, min(h.start_ns) AS start_ns
     FROM host_event h
     SEMI JOIN device d ON d.process = h.process AND d.correlation = h.correlation -- a third of all calls
-    WHERE h.kind IN ('launch', 'call', 'sync')
+    WHERE h.kind IN ('launch', 'call', 'sync') AND $processes
     GROUP BY h.process, h.correlation
 ),
 launched AS (
@@ -130,7 +130,7 @@ def derive_steps(store: Store) -> int:
         connection.execute(_CUT)
         families = "SELECT DISTINCT family, (SELECT count(*) FROM device_event) FROM step_candidate ORDER BY family"
         for family, events in connection.execute(families).fetchall():
-            work = _gathered(store, family, events) if events > _BLOCK else _work(family, EARLIEST_NS, LATEST_NS)
+            work = _gathered(store, family) if events > _BLOCK else _work(family, "true")
             connection.execute(_STEPS.replace("$work", work).replace("$family", str(int(family))))
     finally:
         connection.execute("DROP TABLE IF EXISTS step_work")
@@ -139,18 +139,41 @@ def derive_steps(store: Store) -> int:
     return int(connection.execute("SELECT count(*) FROM step").fetchall()[0][0])
 
 
-def _work(family: int, first: int, last: int) -> str:
-    """Return the query of the device work of each step that starts within a time."""
-    return _WORK.replace("$family", str(int(family))).replace("$first", str(int(first))).replace("$last", str(int(last)))
+def _work(family: int, processes: str, times: str = "true") -> str:
+    """Return the query of the device work of each step, of some processes and times."""
+    block = _WORK.replace("$block", f"{processes} AND {times}").replace("$processes", processes)
+    return block.replace("$family", str(int(family)))
 
 
-def _gathered(store: Store, family: int, events: int) -> str:
+def _gathered(store: Store, family: int) -> str:
     """Fill ``step_work`` block by block; return the query of its sums."""
     execute = store.connection.execute
-    shares = [block / (events // _BLOCK + 1) for block in range(1, events // _BLOCK + 1)]
-    limits = sorted({*execute(f"SELECT approx_quantile(start_ns, {shares}) FROM device_event").fetchall()[0][0]})
-    spans = zip([EARLIEST_NS, *(limit + 1 for limit in limits)], [*limits, LATEST_NS], strict=True)
     execute("CREATE OR REPLACE TEMP TABLE step_work (id BIGINT, first_ns BIGINT, last_ns BIGINT, events BIGINT)")
-    for first, last in spans:
-        execute("INSERT INTO step_work " + _work(family, first, last))
+    for first, last, events in _processes(store):
+        # The events of a process are in neighboring rows, so that each block reads its part of the tables only.
+        processes = f"process BETWEEN {int(first)} AND {int(last)}"
+        for times in _times(store, processes, events) if events > _BLOCK else ("true",):
+            execute("INSERT INTO step_work " + _work(family, processes, times))
     return "SELECT id, min(first_ns) AS first_ns, max(last_ns) AS last_ns, CAST(sum(events) AS BIGINT) AS events FROM step_work GROUP BY id"
+
+
+def _processes(store: Store) -> list[tuple[int, int, int]]:
+    """Divide the processes into blocks: first, last, and number of device events."""
+    counts = "SELECT process, count(*) FROM device_event WHERE process IS NOT NULL GROUP BY process ORDER BY process"
+    blocks: list[tuple[int, int, int]] = []
+    for process, events in store.connection.execute(counts).fetchall():
+        if blocks and blocks[-1][2] + events <= _BLOCK:
+            first, _, before = blocks.pop()
+            blocks.append((first, process, before + events))
+        else:
+            blocks.append((process, process, events))
+    return blocks
+
+
+def _times(store: Store, processes: str, events: int) -> list[str]:
+    """Return conditions that divide the device events of a process by time."""
+    shares = [block / (events // _BLOCK + 1) for block in range(1, events // _BLOCK + 1)]
+    query = f"SELECT approx_quantile(start_ns, {shares}) FROM device_event WHERE {processes}"
+    limits = sorted({*store.connection.execute(query).fetchall()[0][0]})
+    spans = zip([EARLIEST_NS, *(limit + 1 for limit in limits)], [*limits, LATEST_NS], strict=True)
+    return [f"start_ns BETWEEN {first} AND {last}" for first, last in spans]

@@ -20,21 +20,22 @@ def leave_out_twice(run: Sources) -> None:
     if len(tracers) < 2:
         return
     _other_process(run, tracers)
-    spans: dict[tuple[int, int], tuple[int, int]] = {}
-    for source in tracers:
-        query = (
-            "SELECT process, min(start_ns), max(start_ns + duration_ns) FROM device_event"
-            f" WHERE source = {source.id} AND process IS NOT NULL GROUP BY process"
-        )
-        spans |= {(source.id, process): (start, end) for process, start, end in run.store.frame(query).rows()}
-    for left, right in combinations(tracers, 2):
-        for process in sorted(process for source, process in spans if source == left.id and (right.id, process) in spans):
-            mine, theirs = spans[left.id, process], spans[right.id, process]
-            first, last = max(mine[0], theirs[0]), min(mine[1], theirs[1])
-            shorter = min(mine[1] - mine[0], theirs[1] - theirs[0])
-            # Consecutive files of one profiler may touch.
-            if last - first > (0.5 * shorter if left.format == right.format else 0):
-                _leave_out(run, left, right, process, (first, last))
+    query = "SELECT source, process, min(start_ns), max(start_ns + duration_ns) FROM device_event WHERE process IS NOT NULL GROUP BY ALL"
+    spans = {(source, process): (start, end) for source, process, start, end in run.store.frame(query).rows()}
+    position = {source.id: number for number, source in enumerate(tracers)}
+    users: dict[int, list[int]] = {}
+    for source, process in spans:
+        if source in position:
+            users.setdefault(process, []).append(position[source])
+    shared = [(*pair, process) for process, numbers in users.items() for pair in combinations(sorted(numbers), 2)]
+    for first_tracer, second_tracer, process in sorted(shared):
+        left, right = tracers[first_tracer], tracers[second_tracer]
+        mine, theirs = spans[left.id, process], spans[right.id, process]
+        first, last = max(mine[0], theirs[0]), min(mine[1], theirs[1])
+        shorter = min(mine[1] - mine[0], theirs[1] - theirs[0])
+        # Consecutive files of one profiler may touch.
+        if last - first > (0.5 * shorter if left.format == right.format else 0):
+            _leave_out(run, left, right, process, (first, last))
 
 
 def _other_process(run: Sources, tracers: Sequence[SourceFile]) -> None:
@@ -43,8 +44,11 @@ def _other_process(run: Sources, tracers: Sequence[SourceFile]) -> None:
     A trace that was converted from an export can contain several processes but names only one; the source with more processes stays. The
     same work on GPUs with different numbers only gets a warning.
     """
-    worked = {source.id: _worked(run, source) for source in tracers}
+    worked = _worked(run, tracers)
+    devices = {source: {(node, device) for node, device, _ in work} for source, work in worked.items()}
     for left, right in combinations(tracers, 2):
+        if left.format == right.format and devices[left.id].isdisjoint(devices[right.id]):
+            continue  # most pairs of the ranks of a job
         several = [len({process for _, _, process in worked[source.id]}) for source in (left, right)]
         stays, goes = (left, right) if several[0] >= several[1] else (right, left)
         renumbered: list[tuple[int, int]] = []
@@ -69,13 +73,17 @@ def _other_process(run: Sources, tracers: Sequence[SourceFile]) -> None:
             run.store.note("warning", "other_gpu_numbers", text, count=len(renumbered))
 
 
-def _worked(run: Sources, source: SourceFile) -> dict[tuple[int, int, int], tuple[int, int]]:
-    """Return the span of a source's kernels by node, device and process."""
+def _worked(run: Sources, tracers: Sequence[SourceFile]) -> dict[int, dict[tuple[int, int, int], tuple[int, int]]]:
+    """Return the span of each source's kernels by node, device and process."""
     query = (
-        "SELECT node, device, process, min(start_ns), max(start_ns + duration_ns) FROM device_event"
-        f" WHERE source = {source.id} AND kind = 'kernel' AND process IS NOT NULL GROUP BY ALL ORDER BY ALL"
+        "SELECT source, node, device, process, min(start_ns), max(start_ns + duration_ns) FROM device_event"
+        " WHERE kind = 'kernel' AND process IS NOT NULL GROUP BY ALL ORDER BY ALL"
     )
-    return {(node, device, process): (first, last) for node, device, process, first, last in run.store.frame(query).rows()}
+    worked: dict[int, dict[tuple[int, int, int], tuple[int, int]]] = {source.id: {} for source in tracers}
+    for source, node, device, process, first, last in run.store.frame(query).rows():
+        if source in worked:
+            worked[source][node, device, process] = (first, last)
+    return worked
 
 
 def _leave_same(run: Sources, goes: SourceFile, stays: SourceFile, device: int, process: int, theirs: int) -> None:

@@ -38,14 +38,13 @@ def add_devices(store: Store, node: int, members: Mapping[str, Any], used: Colle
     If the only device listed is not the only device used, the two are taken for one: a process that sees one device of several lists it as
     0, while its events have the number of the node. Returns whether that was done.
     """
-    seen: set[int] = set()
+    listed: dict[int, dict[str, Any]] = {}
     for index, entry in _properties(members, used):
-        if index in seen:
+        if index in listed:
             continue
-        seen.add(index)
         name = entry.get("name")
         major, minor = _int(entry.get("computeMajor")), _int(entry.get("computeMinor"))
-        facts = {
+        listed[index] = {
             "uuid": entry["uuid"] if isinstance(entry.get("uuid"), str) else None,
             "name": name if isinstance(name, str) else None,
             "memory_bytes": _int(entry.get("totalGlobalMem")),
@@ -53,26 +52,30 @@ def add_devices(store: Store, node: int, members: Mapping[str, Any], used: Colle
             "compute_capability": None if major is None or minor is None else f"{major}.{minor}",
             "vendor": vendor_of(name if isinstance(name, str) else None),
         }
-        store_device(store, node, index, facts)
-    _store_used(store, node, sorted(set(used) - seen)[:MOST_DEVICES])
+    store_devices(store, node, listed)
+    _store_used(store, node, sorted(set(used) - set(listed))[:MOST_DEVICES])
     return _renumbered(members, used)
 
 
-def store_device(store: Store, node: int, index: int, facts: Mapping[str, Any]) -> None:
-    """Store a device with ``facts`` (columns except node and index), or complete it.
+def store_devices(store: Store, node: int, devices: Mapping[int, Mapping[str, Any]]) -> None:
+    """Store devices of a node by index with their facts, or complete them.
 
-    A stored device keeps its facts, and the missing ones are filled in, unless UUID or name show that the facts are of another GPU.
+    Facts are columns except node and index. A stored device keeps its facts, and the missing ones are filled in, unless UUID or name show
+    that the facts are of another GPU. The traces of all ranks list all GPUs of their node, so a device is changed only if it lacks a fact.
     """
-    rows = store.frame('SELECT uuid, name FROM device WHERE node = ? AND "index" = ?', [node, index]).rows()
-    if not rows:
-        store.insert("device", {"node": node, "index": index, **facts})
-        return
-    [(uuid, name)] = rows
-    known, stated = (plain(uuid), model(name or "")), (plain(facts.get("uuid")), model(facts.get("name") or ""))
-    if not facts or any(value and new and value != new for value, new in zip(known, stated, strict=True)):
-        return
-    changes = ", ".join(f"{column} = coalesce({column}, ?)" for column in facts)
-    store.connection.execute(f'UPDATE device SET {changes} WHERE node = ? AND "index" = ?', [*facts.values(), node, index])
+    rows = store.frame("SELECT * EXCLUDE (node) FROM device WHERE node = ?", [node]).rows(named=True) if devices else ()
+    stored = {row["index"]: row for row in rows}
+    for index, facts in devices.items():
+        row = stored.get(index)
+        if row is None:
+            store.insert("device", {"node": node, "index": index, **facts})
+            continue
+        known, stated = (plain(row["uuid"]), model(row["name"] or "")), (plain(facts.get("uuid")), model(facts.get("name") or ""))
+        missing = {column: value for column, value in facts.items() if value is not None and row[column] is None}
+        if not missing or any(value and new and value != new for value, new in zip(known, stated, strict=True)):
+            continue
+        changes = ", ".join(f"{column} = ?" for column in missing)
+        store.connection.execute(f'UPDATE device SET {changes} WHERE node = ? AND "index" = ?', [*missing.values(), node, index])
 
 
 def _store_used(store: Store, node: int, indices: list[int]) -> None:

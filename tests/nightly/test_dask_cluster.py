@@ -11,11 +11,15 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import polars as pl
 import pytest
+import small_runs as small
+from postrun.nightly import work
+from postrun.simulate import write_demo
 
 pytestmark = pytest.mark.slow
 
@@ -179,6 +183,34 @@ def test_a_worker_is_killed_in_the_middle_of_a_night(cluster: Cluster, tmp_path:
     assert [one["id"] for one in summary["failed"]] == ["bad"]
     assert sorted(summary["reported"]) == sorted(set(rows) - {"bad"})
     assert sorted(pl.read_parquet(out / "index.parquet")["id"]) == sorted(rows)
+
+
+def test_a_worker_is_killed_in_the_middle_of_a_run_that_is_read_in_parts(
+    cluster: tuple[str, list[subprocess.Popen[bytes]]], tmp_path: Path
+) -> None:
+    address, workers = cluster
+    source, out, log = tmp_path / "source", tmp_path / "out", tmp_path / "night.log"
+    write_demo(tmp_path / "demo", steps=3, nodes=2, gpus_per_node=8)
+    source.mkdir()
+    (tmp_path / "demo" / "kineto").rename(source / "run")
+    words = ["nightly", str(source), "--out", str(out), "--engine", f"dask:{address}", "--format", "json", "--settle", "0"]
+    with process("-m", "postrun.cli", *words, "--split-above", "10KB", log=log) as night:
+        wait_for(lambda: night.poll() is not None or len(list(out.glob("runs/run/partial/*/*.json"))) >= 3)
+        assert night.poll() is None, log.read_text()
+        assert not list(out.glob("runs/run/done.json"))
+        os.kill(workers[0].pid, signal.SIGKILL)
+        assert night.wait(300) == 0, log.read_text()
+    assert workers[0].wait() == -signal.SIGKILL
+    row = json.loads((out / "runs" / "run" / "done.json").read_text())
+    assert (row["state"], row["ranks"], row["files"]) == ("reported", 16, 16)
+    report = json.loads((out / row["folder"] / "report.json").read_bytes())
+    files = [path.relative_to(out / "runs" / "run").as_posix() for path in (out / "runs" / "run").rglob("*") if path.is_file()]
+    assert sorted(files) == sorted(["done.json", "latest/report.json", f"{Path(row['folder']).name}/report.json"])
+    # One process reports the same bytes.
+    task = small.task_of(small.found_below(str(source))[0], str(source), str(tmp_path / "one"), formats=("json",))
+    alone = work.report_run(replace(task, generated_at_ns=report["generator"]["generated_at_ns"]))
+    written = tmp_path / "one" / str(alone.folder) / "report.json"
+    assert (out / row["folder"] / "report.json").read_bytes() == written.read_bytes()
 
 
 def make_runs(source: Path, count: int) -> None:

@@ -132,20 +132,21 @@ def files(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-def assert_same_report(source: str, tmp_path: Path, most: int, **options: Any) -> Row:
+def assert_same_report(source: str, tmp_path: Path, most: int, formats: tuple[str, ...] = ("json",), **options: Any) -> Row:
     """Reports of both paths are the same bytes, and nothing is left of the parts."""
     run = only(source)
     rows = []
     for name, report in (("one", work.report_run), ("parts", lambda task: parted(task, most))):
-        rows.append(report(small.task_of(run, source, str(tmp_path / name), formats=("json",), **options)))
+        rows.append(report(small.task_of(run, source, str(tmp_path / name), formats=formats, **options)))
     assert [row.state for row in rows] == ["reported", "reported"], rows
     assert rows[0].folder is not None
     kept_rows = [replace(row, seconds=None, reported_at_ns=None) for row in rows]
     assert kept_rows[0] == kept_rows[1]
     first, two = (files(tmp_path / name) for name in ("one", "parts"))
     assert list(first) == list(two)
-    report = f"{rows[0].folder}/report.json"
-    assert first[report] == two[report]
+    for kind in formats:
+        report = f"{rows[0].folder}/report.{kind}"
+        assert first[report] == two[report], kind
     return rows[0]
 
 
@@ -160,6 +161,20 @@ def test_a_simulated_run_of_eight_ranks_in_the_hosted_layout(demo: Path, tmp_pat
         store.write(path, data)
     row = assert_same_report(source, tmp_path, 2_000_000)
     assert (row.id, row.ranks, row.steps is not None, row.files) == ("team/demo", 8, True, len(files(demo)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ranks", [16, 64])
+def test_a_simulated_run_of_many_ranks(tmp_path: Path, ranks: int) -> None:
+    """Match and simulate the ranks together, however their files are read."""
+    write_demo(tmp_path / "demo", steps=3, nodes=ranks // 8, gpus_per_node=8)
+    source = tmp_path / "source"
+    source.mkdir()
+    (tmp_path / "demo" / "kineto").rename(source / "run")
+    row = assert_same_report(str(source), tmp_path, 200_000, formats=("html", "json"))
+    report = json.loads((tmp_path / "parts" / str(row.folder) / "report.json").read_bytes())
+    assert (row.ranks, row.files) == (ranks, ranks)
+    assert {collective["ranks"] for collective in report["collectives"]} == {ranks}
 
 
 def test_real_traces_of_two_ranks(shared_data: Path, tmp_path: Path) -> None:
