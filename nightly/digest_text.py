@@ -15,7 +15,6 @@ from ..report_templates.sections.job_statistics import GOODPUT_PARTS
 from ..report_templates.text.formats import UNKNOWN, capitalized, clip, count, glued, percent, percent_of, plural, signed_percent
 from .change_points import ChangePoint
 from .digest import CAUSES, LOST, NO_CAUSE, Digest, Hours, Job, joined
-from .gpu_hours import apportioned
 from .metrics import METRICS
 
 LABELS: Final = {**{name: label for name, (label, _) in GOODPUT_PARTS.items()}, NO_CAUSE: "Unknown"}
@@ -32,6 +31,8 @@ _MOST_CHANGES: Final = 25
 _DIGITS: Final = ((10, 2), (100_000, 1))  # below this many GPU-hours, decimals of the numbers
 _MOST: Final = 50.0  # percent of a loss, above which a group is named in the headline
 _LONGEST_NAME: Final = 80
+_MOST_LABELS: Final = 10
+_HIDDEN: Final = (goodput.DATA_WAIT, goodput.CHECKPOINT)  # losses that a recording of all steps may not show
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,10 @@ class Numbers:
 def _column(values: Sequence[int], unit: int, digits: int) -> list[str]:
     scale = 10**digits
     total = (2 * sum(values) * scale + unit) // (2 * unit)
-    return [f"{part / scale:,.{digits}f}" for part in apportioned(total, values)]
+    shares = [divmod(value * scale, unit) for value in values]
+    left = total - sum(share for share, _ in shares)
+    up = set(sorted(range(len(shares)), key=lambda number: -shares[number][1])[:left])
+    return [f"{(share + (number in up)) / scale:,.{digits}f}" for number, (share, _) in enumerate(shares)]
 
 
 def numbers(digest: Digest) -> Numbers:
@@ -149,6 +153,17 @@ def notes(digest: Digest) -> list[str]:
             f"{glued_hours(digest, unknown)} have no cause: their recordings have no training steps. Record the complete job with"
             " `postrun record`, and mark each training step."
         )
+    if hidden := [LABELS[cause].lower() for cause in _HIDDEN if digest.total.visible[cause] < digest.total.visible[goodput.PRODUCTIVE]]:
+        texts.append(
+            f"Not every recording shows {' and '.join(hidden)}. Where it is not shown, its time counts as another cause, usually as"
+            " productive steps."
+        )
+    if digest.period.until_ns > digest.generated_at_ns:
+        texts.append("The period is not over: more jobs can end in it. The period before is complete.")
+    if digest.jobs and not any(job.label for job in digest.jobs):
+        labels = sorted({label for job in digest.jobs for label in job.row.labels})
+        known = f"; their labels are {', '.join(clip(label, _LONGEST_NAME) for label in labels[:_MOST_LABELS])}" if labels else ""
+        texts.append(f"No job has the label {clip(digest.by, _LONGEST_NAME)}{known}.")
     if len(digest.total.costs) > 1:
         texts.append("The prices have several currencies, so the tables have no costs.")
     elif digest.total.costs and not _all_priced(digest):

@@ -114,7 +114,7 @@ def notes(result: Result) -> Iterator[str]:
     if not result.creates_once:
         yield NOT_ONCE
     if result.taken_over:
-        yield f"{_count(len(result.taken_over), 'run')} of a night that was ended too early; --fail-on and --attach include them now"
+        yield f"an interrupted night reported {_count(len(result.taken_over), 'run')}; --fail-on and --attach include them now"
     if night.stopped is not None:
         yield f"the night ended early: {night.stopped}"
     waiting = Counter(row.reason for row in night.open if row.state == "waiting")

@@ -77,5 +77,5 @@ def period(week: Period | None, since_ns: int | None, until_ns: int | None, now_
     until = now_ns if until_ns is None else until_ns
     since = until - _DAYS * DAY_NS if since_ns is None else since_ns
     if not 0 <= since < until:
-        raise UsageError("--until is not after --since; exchange them, or leave one out")
+        raise UsageError("--until is not after --since; swap them, or leave one out")
     return Period(since, until)

@@ -132,6 +132,22 @@ def test_the_label_of_the_groups_is_chosen() -> None:
 # -- cost ------------------------------------------------------------------------------------------------------------------
 
 
+def test_numbers_are_rounded_to_the_nearest_if_these_add_up() -> None:
+    times = [round(hours * HOUR) for hours in (0.0445, 0.2353, 0.0302)]
+    assert digest_text.Numbers(2, 2).of_hours(times) == ["0.04", "0.24", "0.03"]
+
+
+def test_notes_name_what_no_number_shows() -> None:
+    texts = " ".join(digest_text.notes(of(job("a/1", parts={"data_wait": 20}))))
+    assert "Not every recording shows checkpoint." in texts
+    assert "No job has the label team" in texts
+    assert "not over" not in texts
+    early = dataclasses.replace(of(job("a/1", parts={"data_wait": 20, "checkpoint": 1})), generated_at_ns=1)
+    texts = " ".join(digest_text.notes(early))
+    assert "The period is not over" in texts
+    assert "Not every recording" not in texts
+
+
 def test_cost_needs_a_price() -> None:
     rows = [job("a/1", parts={"data_wait": 20}, price_per_gpu_hour=2.0, currency="USD"), job("b/1", hours=5, parts={})]
     total = of(*rows).total
@@ -140,7 +156,7 @@ def test_cost_needs_a_price() -> None:
     assert (tile.value, tile.detail) == ("160.00\u00a0USD", "GPU-hours × price for 66.7% of GPU-hours")
     assert [row.cost for row in digest_text.groups(of(*rows), of(*rows).families, "")] == ["160.00", "—", "160.00"]
     assert [(cause.key, cause.cost) for cause in digest_text.causes(of(*rows))] == [("productive", "120.00"), ("data_wait", "40.00")]
-    assert digest_text.notes(of(*rows)) == ["The costs are those of 80.0\u00a0GPU-hours; the other jobs have no price."]
+    assert digest_text.notes(of(*rows))[-1:] == ["The costs are those of 80.0\u00a0GPU-hours; the other jobs have no price."]
     # A price of the digest is that of every job.
     assert of(*rows, price=(3.0, "EUR")).total.cost() == 360.0
     assert (of(job("a/1")).total.costs, of(job("a/1")).total.cost()) == ({}, None)

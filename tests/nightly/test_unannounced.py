@@ -82,7 +82,7 @@ def test_a_failed_run_of_a_killed_night_is_an_alarm_of_the_next(tmp_path: Path, 
     done = nightly(source, "--out", folder, *OPTIONS, "--json")
     assert (done.exit_code, json.loads(done.stdout)["failed"], json.loads(done.stdout)["taken_over"]) == (3, [], ["bad"])
     assert "postrun: --fail-on: no report of bad\n" in done.stderr
-    assert "1 run of a night that was ended too early; --fail-on and --attach include them now" in done.stderr
+    assert "an interrupted night reported 1 run; --fail-on and --attach include them now" in done.stderr
     assert told(source, "--out", folder, *OPTIONS)["taken_over"] == []
     assert not list(out.list("nights/"))
 
