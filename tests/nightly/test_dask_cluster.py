@@ -185,10 +185,8 @@ def test_a_worker_is_killed_in_the_middle_of_a_night(cluster: Cluster, tmp_path:
     assert sorted(pl.read_parquet(out / "index.parquet")["id"]) == sorted(rows)
 
 
-def test_a_worker_is_killed_in_the_middle_of_a_run_that_is_read_in_parts(
-    cluster: tuple[str, list[subprocess.Popen[bytes]]], tmp_path: Path
-) -> None:
-    address, workers = cluster
+def test_a_worker_is_killed_in_the_middle_of_a_run_that_is_read_in_parts(cluster: Cluster, tmp_path: Path) -> None:
+    address, workers, _ = cluster
     source, out, log = tmp_path / "source", tmp_path / "out", tmp_path / "night.log"
     write_demo(tmp_path / "demo", steps=3, nodes=2, gpus_per_node=8)
     source.mkdir()
