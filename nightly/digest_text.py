@@ -153,22 +153,29 @@ def notes(digest: Digest) -> list[str]:
             f"{glued_hours(digest, unknown)} have no cause: their recordings have no training steps. Record the complete job with"
             " `postrun record`, and mark each training step."
         )
-    if hidden := [LABELS[cause].lower() for cause in _HIDDEN if digest.total.visible[cause] < digest.total.visible[goodput.PRODUCTIVE]]:
+    total = digest.total
+    if hidden := [cause for cause in _HIDDEN if total.visible[cause] < total.visible[goodput.PRODUCTIVE]]:
+        shares = [f"{LABELS[cause].lower()} in {percent(100 * total.visible[cause] / total.allocated_ns)}" for cause in hidden]
         texts.append(
-            f"Not every recording shows {' and '.join(hidden)}. Where it is not shown, its time counts as another cause, usually as"
+            f"The recordings show {' and '.join(shares)} of the GPU-hours. Elsewhere, this time counts as another cause, usually as"
             " productive steps."
         )
     if digest.period.until_ns > digest.generated_at_ns:
         texts.append("The period is not over: more jobs can end in it. The period before is complete.")
     if digest.jobs and not any(job.label for job in digest.jobs):
         labels = sorted({label for job in digest.jobs for label in job.row.labels})
-        known = f"; their labels are {', '.join(clip(label, _LONGEST_NAME) for label in labels[:_MOST_LABELS])}" if labels else ""
-        texts.append(f"No job has the label {clip(digest.by, _LONGEST_NAME)}{known}.")
+        known = f"; their labels are {', '.join(map(_quoted, labels[:_MOST_LABELS]))}" if labels else ""
+        texts.append(f"No job has the label {_quoted(digest.by)}{known}.")
     if len(digest.total.costs) > 1:
         texts.append("The prices have several currencies, so the tables have no costs.")
     elif digest.total.costs and not _all_priced(digest):
         texts.append(f"The costs are those of {glued_hours(digest, digest.total.priced_ns)}; the other jobs have no price.")
     return texts
+
+
+def _quoted(label: str) -> str:
+    """Write a label of users in a note, in which backticks mark code."""
+    return clip(label.replace("`", "'"), _LONGEST_NAME)
 
 
 # -- tables ----------------------------------------------------------------------------------------------------------------

@@ -137,15 +137,28 @@ def test_numbers_are_rounded_to_the_nearest_if_these_add_up() -> None:
     assert digest_text.Numbers(2, 2).of_hours(times) == ["0.04", "0.24", "0.03"]
 
 
-def test_notes_name_what_no_number_shows() -> None:
-    texts = " ".join(digest_text.notes(of(job("a/1", parts={"data_wait": 20}))))
-    assert "Not every recording shows checkpoint." in texts
-    assert "No job has the label team" in texts
-    assert "not over" not in texts
-    early = dataclasses.replace(of(job("a/1", parts={"data_wait": 20, "checkpoint": 1})), generated_at_ns=1)
-    texts = " ".join(digest_text.notes(early))
-    assert "The period is not over" in texts
-    assert "Not every recording" not in texts
+def test_notes_state_what_recordings_do_not_show() -> None:
+    rows = [job("a/1", parts={"data_wait": 20}), job("b/1", hours=30, parts={})]  # 80 and 240 GPU-hours
+    text = " ".join(digest_text.notes(of(*rows)))
+    assert "The recordings show data wait in 25.0% and checkpoint in 0% of the GPU-hours." in text
+    complete = " ".join(digest_text.notes(of(job("a/1", parts={"data_wait": 20, "checkpoint": 0}))))
+    assert "The recordings show" not in complete
+
+
+def test_a_note_states_that_the_period_is_not_over() -> None:
+    result = of(job("a/1", parts={}))
+    texts = [" ".join(digest_text.notes(dataclasses.replace(result, generated_at_ns=at))) for at in (WEEK.until_ns - 1, WEEK.until_ns)]
+    assert ["not over" in text for text in texts] == [True, False]
+
+
+def test_a_label_of_no_job_is_noted_with_those_of_the_jobs() -> None:
+    row = job("a/1", parts={}, labels={"te`<b>[a](http://evil.example)": "x", "project": "y"})
+    result = of(row, by="taem")
+    text = " ".join(digest_text.notes(result))
+    assert "No job has the label taem; their labels are project, te'<b>[a](http://evil.example)." in text
+    tokens = MarkdownIt().parse(digest_files.markdown(result))
+    assert not [part for token in tokens for part in token.children or () if part.type in ("link_open", "html_inline")]
+    assert "No job has the label" not in " ".join(digest_text.notes(of(row, by="project")))
 
 
 def test_cost_needs_a_price() -> None:
