@@ -67,10 +67,13 @@ def test_only_runs_with_an_outcome_are_announced() -> None:
     assert [(row.night, row.id) for row in rows_of(rows, frozenset("a"))] == [("a", "reported"), ("a", "failed")]
 
 
-def test_a_failed_run_of_a_killed_night_is_an_alarm_of_the_next(tmp_path: Path, out: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_runs_of_a_killed_night_are_announced_by_the_next(tmp_path: Path, out: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
     source, folder = tmp_path / "source", tmp_path / "out"
     (source / "bad").mkdir(parents=True)
     (source / "bad" / "x.pt.trace.json").write_text('{"traceEvents": [')
+    event = {"ph": "X", "cat": "kernel", "name": "mm", "ts": 1, "dur": 2, "pid": 0, "tid": 7, "args": {"device": 0, "stream": 7}}
+    (source / "good").mkdir()
+    (source / "good" / "x.pt.trace.json").write_text(json.dumps({"traceEvents": [event]}))
 
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
@@ -80,9 +83,9 @@ def test_a_failed_run_of_a_killed_night_is_an_alarm_of_the_next(tmp_path: Path, 
         assert nightly(source, "--out", folder, *OPTIONS).exit_code == 130
     assert list(out.list("nights/"))
     done = nightly(source, "--out", folder, *OPTIONS, "--json")
-    assert (done.exit_code, json.loads(done.stdout)["failed"], json.loads(done.stdout)["taken_over"]) == (3, [], ["bad"])
+    assert (done.exit_code, json.loads(done.stdout)["failed"], json.loads(done.stdout)["taken_over"]) == (3, [], ["bad", "good"])
     assert "postrun: --fail-on: no report of bad\n" in done.stderr
-    assert "an interrupted night reported 1 run; --fail-on and --attach include them now" in done.stderr
+    assert "an interrupted night reported 2 runs; --fail-on and --attach include them now" in done.stderr
     assert told(source, "--out", folder, *OPTIONS)["taken_over"] == []
     assert not list(out.list("nights/"))
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from example_counts import examples
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from postrun.analysis.timeline import reduction
 from postrun.analysis.timeline.lanes import Columns, assign_lanes
@@ -58,6 +58,8 @@ def reduced(events: list[Event], at_once: int, cap: int, steps: list[tuple[int, 
 
 @settings(max_examples=examples(300))
 @given(events=_EVENTS, cap=st.integers(1, 40), steps=st.lists(_STEP, max_size=2), pause=st.integers(0, 400_000), at_once=st.integers(1, 30))
+# Intervals of 2 µs would cross those of 5 µs, the final width.
+@example(events=[(0, 500 * number, 300) for number in range(80)], cap=8, steps=[], pause=400_000, at_once=5)
 def test_merging_while_reading_changes_nothing(
     events: list[Event], cap: int, steps: list[tuple[int, int]], pause: int, at_once: int
 ) -> None:
