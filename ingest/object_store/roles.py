@@ -42,7 +42,7 @@ def credentials(env: Mapping[str, str]) -> dict[str, Any]:
                 "token": str(answer["Token"]),
                 "expires_at": expires if expires.tzinfo else expires.replace(tzinfo=UTC),
             }
-        except (OSError, HTTPException, ValueError, TypeError, KeyError) as error:
+        except (OSError, HTTPException, ValueError, TypeError, LookupError, RecursionError) as error:
             if attempt == _TRIES:
                 raise RoleError(f"No role credentials ({type(error).__name__})") from None
     raise AssertionError

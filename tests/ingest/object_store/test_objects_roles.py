@@ -123,7 +123,10 @@ def test_version_1_only_if_it_is_allowed() -> None:
     [
         {f"{ROLE}worker": (200, '{"Code": "Failed", "AccessKeyId": "hidden"}')},
         {f"{ROLE}worker": (200, "hidden")},
+        {f"{ROLE}worker": (200, "[" * 60_000)},
+        {f"{ROLE}worker": (200, '["hidden"]')},
         {ROLE: (404, "hidden")},
+        {ROLE: (200, "")},  # no role
         {"/latest/api/token": (500, "hidden")},
         {"/latest/api/token": (302, "http://127.0.0.1:9/hidden")},
     ],
