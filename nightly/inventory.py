@@ -35,6 +35,7 @@ _NEEDED: Final = ("key", "size", "last_modified_date", "e_tag")
 _VERSIONS: Final = {"is_latest": "true", "is_delete_marker": "false"}  # of current objects
 _SETTINGS: Final = {"memory_limit": "96MB", "threads": 1, **NO_EXTENSIONS}  # the rest is in files
 _CSV: Final = "header = false, auto_detect = false, quote = '\"', escape = '\"', max_line_size = 65536, buffer_size = 1048576"
+_LONGEST_PATH: Final = 4096  # characters; longer keys, which no store has, are cut and then left out as too long
 _GZIP: Final = b"\x1f\x8b"
 
 
@@ -62,7 +63,7 @@ def listing(url: str, source: Objects) -> Iterator[ObjectInfo]:
                 last = path
                 if wrong := problem(path) if decoded == "true" else "a name that is not UTF-8":
                     source.left_out.append(f"{source.place(path)}: {wrong}")
-                elif not size or not modified:
+                elif not size or not modified or size.startswith("-"):
                     raise InputError(f"--inventory {url}: {source.place(path)} has no size or date; give another")
                 else:
                     yield ObjectInfo(path, int(size), f'"{etag}"' if etag else None, _nanoseconds(modified))
@@ -112,7 +113,7 @@ def _manifest(store: Objects, url: str, prefix: str) -> Mapping[str, Any]:
         manifest: dict[str, Any] = json.loads(store.read(name, count=_MOST_MANIFEST))
         kind, columns = manifest["fileFormat"], _names(manifest)
         known = isinstance(manifest["sourceBucket"], str) and all(isinstance(file["key"], str) for file in manifest["files"])
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise InputError(f"--inventory {store.place(name)}: not a manifest of an S3 inventory; check the URL") from None
     if not known or kind not in ("CSV", "Parquet"):
         raise InputError(f"--inventory {store.place(name)}: an inventory as {kind}; configure it as CSV or Parquet")
@@ -148,7 +149,7 @@ def _insert(database: duckdb.DuckDBPyConnection, path: Path, manifest: Mapping[s
         table, key, path_of, modified = "read_parquet($file)", "key", "key", "last_modified_date"
     current = [f"lower({field[column]}::VARCHAR) = '{value}'" for column, value in _VERSIONS.items() if column in field]
     database.execute(
-        f"""INSERT INTO object SELECT substr(path, length($base) + 1), size, e_tag, modified_ms, decoded FROM (
+        f"""INSERT INTO object SELECT substr(path, length($base) + 1, {_LONGEST_PATH}), size, e_tag, modified_ms, decoded FROM (
             SELECT coalesce({path_of}, {key}) AS path, nullif({field["size"]}::VARCHAR, '')::BIGINT AS size,
                 {field["e_tag"]}::VARCHAR AS e_tag, epoch_ms({modified}) AS modified_ms, {path_of} IS NOT NULL AS decoded
             FROM {table} WHERE {" AND ".join(["true", *current])}

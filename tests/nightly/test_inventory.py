@@ -14,6 +14,7 @@ from urllib.parse import quote_plus
 import polars as pl
 import pytest
 from call_nightly import nightly, told
+from postrun.errors import InputError
 from postrun.ingest.object_store.open import open_objects
 from postrun.nightly import inventory
 from small_s3 import SmallS3, small_s3
@@ -101,6 +102,24 @@ def test_names_that_no_file_can_have(server: SmallS3) -> None:
     assert source.left_out == ["s3://runs/p/../x/trace.json: a part . or .. in the name"]
 
 
+def test_a_name_longer_than_any_store_has(server: SmallS3) -> None:
+    file = io.BytesIO()
+    (row,) = rows(server)[:1]
+    table = pl.DataFrame([{**row, "key": "p/" + 200_000 * "a"}]).with_columns(pl.col("last_modified_date").dt.replace_time_zone("UTC"))
+    table.write_parquet(file)
+    put(server, "2026-11-20T01-00Z", {"1.parquet": file.getvalue()}, fileFormat="Parquet", fileSchema=PARQUET)
+    source = open_objects("s3://runs/p")
+    assert list(inventory.listing("s3://lists/inv/runs/daily", source)) == []
+    (left,) = source.left_out
+    assert left.endswith(": a name longer than 1024 bytes")
+
+
+def test_a_manifest_that_no_parser_can_read(server: SmallS3) -> None:
+    server.buckets["lists"]["inv/runs/daily/2026-11-20T01-00Z/manifest.json"] = b"[" * 100_000
+    with pytest.raises(InputError, match="not a manifest of an S3 inventory"):
+        list(inventory.listing("s3://lists/inv/runs/daily", open_objects("s3://runs/p")))
+
+
 def test_names_in_order_and_names_that_are_not_utf_8(server: SmallS3) -> None:
     names = ["z", "a", "a/b", "a-", "\U0001f600", "\ufffd", "B", 'q"u', "new%0Aline", "100%25", "x+y", "%FF", "u%CC%88", "a"]
     line = '"runs","p/{}","v1","true","false","7","2026-11-20T06:00:00.125Z","0f","STANDARD"\n'
@@ -124,12 +143,14 @@ def test_names_in_order_and_names_that_are_not_utf_8(server: SmallS3) -> None:
         ({"fileFormat": "CSV", "fileSchema": CSV, "files": [{"key": "gone.csv.gz"}]}, "gone.csv.gz is missing"),
         ({"fileFormat": "CSV", "fileSchema": CSV, "files": [{"key": "damaged.csv"}]}, "damaged.csv cannot be read"),
         ({"fileFormat": "CSV", "fileSchema": CSV, "files": [{"key": "empty.csv"}]}, "s3://runs/p/a has no size or date"),
+        ({"fileFormat": "CSV", "fileSchema": CSV, "files": [{"key": "negative.csv"}]}, "s3://runs/p/a has no size or date"),
         ({"fileFormat": "CSV", "fileSchema": CSV, "files": [{"key": "packed.csv.gz"}]}, "packed.csv.gz cannot be read"),
         ({"fileFormat": "Parquet", "fileSchema": PARQUET, "files": [{"key": "damaged.csv"}]}, "damaged.csv cannot be read"),
     ],
 )
 def test_inventories_that_cannot_be_used(server: SmallS3, manifest: dict[str, Any] | None, message: str) -> None:
     server.buckets["lists"]["damaged.csv"] = b'"runs","p/a","v","true","false","seven","2026-11-20T06:00:00.000Z","0f","STANDARD"'
+    server.buckets["lists"]["negative.csv"] = b'"runs","p/a","v","true","false","-7","2026-11-20T06:00:00.000Z","0f","STANDARD"'
     server.buckets["lists"]["empty.csv"] = b'"runs","p/a","v","true","false","","2026-11-20T06:00:00.000Z","0f","STANDARD"'
     server.buckets["lists"]["packed.csv.gz"] = gzip.compress(b"x" * 1000)[:-20]
     if manifest is not None:
