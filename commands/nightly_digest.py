@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from .. import option_values
-from ..errors import InputError
+from ..errors import InputError, UsageError
 from ..ingest.object_store.urls import is_url
 from ..messages import echo_line
 from ..nightly import options as words
@@ -30,7 +30,7 @@ DIGEST_OPTIONS = [
     option("--since", callback=_moment, metavar="TIME",
             help="Instead of a week, jobs that ended since: 2026-11-20, 2026-11-20T06:00 (UTC), or 36h (ago)."),
     option("--until", callback=_moment, metavar="TIME", help="Jobs that ended before (default: now)."),
-    option("--by", default="team", show_default=True, metavar="LABEL", help="Label of job.json by which GPU-hours are added up."),
+    option("--by", default="team", show_default=True, metavar="LABEL", help="Label of job.json by which GPU-hours are grouped."),
     PRICE,
     BASE_URL,
     *COMPARISON,
@@ -57,6 +57,8 @@ def nightly_digest(out: str, as_json: bool, **options: Any) -> None:
     from ..nightly.digest import digest
     from ..nightly.index import Book
 
+    if not options["by"].strip():
+        raise UsageError("--by names no label; give one of job.json, such as team")
     generated = option_values.generated_at(options["generated_at"])
     now = generated if generated is not None else time.time_ns()
     period = weeks.period(options["week"], options["since"], options["until"], now)

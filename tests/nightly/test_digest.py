@@ -404,6 +404,7 @@ def test_prices_and_addresses_are_options(tmp_path: Path) -> None:
         (["--week", "48"], 2, "'48' is not a week; write it like 2026-W48"),
         (["--week", "2026-W48", "--since", "3d"], 2, "--week excludes --since and --until"),
         (["--since", "2026-11-20", "--until", "2026-11-20"], 2, "--until is not after --since"),
+        (["--by", " "], 2, "--by names no label"),
         (["--regression", "speed=3"], 2, "names no figure"),
         (["--price-per-gpu-hour", "two"], 2, "is not a price"),
         ([], 4, "no run is reported there"),
