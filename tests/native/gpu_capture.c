@@ -247,11 +247,12 @@ int main(int argc, char **argv) {
         EQUAL(sigaction(SIGUSR2, NULL, &now), 0);
         CHECK(now.sa_handler == SIG_DFL);
     } else if (strcmp(mode, "fork") == 0) {
-        configure(folder, 0, 10, 0, POSTRUN_GPU | POSTRUN_FOLLOW_FORK);
+        configure(folder, 0, 60000, 0, POSTRUN_GPU | POSTRUN_FOLLOW_FORK);
         EQUAL(postrun_start(), 0);
         play(text);
         tell("parent", (uint64_t)getpid());
         fflush(stdout);
+        EQUAL(postrun_flush(), 0); /* and the drain thread sleeps: a sanitizer's malloc must be free in the moment of the fork */
         pid_t child = fork();
         if (child == 0) {
             postrun_begin(name_of("in the child"), 1);
