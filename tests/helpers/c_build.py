@@ -63,7 +63,9 @@ def objects(sources: tuple[Path, ...], name: str, flags: tuple[str, ...], compil
         (folder / "build.ninja").write_text("\n".join(lines))
         done = subprocess.run([ninja, "-C", str(folder), "-v"], capture_output=True, text=True)
     errors = done.stdout + done.stderr
-    if done.returncode and any(words in errors for words in ("cannot find -l", "cannot find lib", "libclang_rt.", "unsupported option '-fsanitize")):
+    if done.returncode and any(
+        words in errors for words in ("cannot find -l", "cannot find lib", "libclang_rt.", "unsupported option '-fsanitize")
+    ):
         pytest.skip(f"the compiler has no such sanitizers: {errors[-200:]}")
     assert done.returncode == 0, errors
     return folder
