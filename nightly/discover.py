@@ -210,7 +210,7 @@ def place_of(path: str) -> tuple[str, Role] | None:
             return _run_folder(folder), "job"
         if metrics:
             return _run_folder(folder), "hosted"
-        if _NO_TRACE.fullmatch(name) or _without_traces(folder):
+        if _is_no_trace(name) or _without_traces(folder):
             return None
         sure = sure or (not name.lower().endswith(".json") and _TRACE_FOLDER.search(folder) is not None)
         return _run_folder(folder, host), "trace" if sure else "perhaps"
@@ -259,6 +259,11 @@ def _of_name(name: str) -> _OfName:
     if lower.endswith((".json", ".json.gz", ".json.zst")):
         return "json", metrics, _TRACE.search(name) is not None, _host_of(name)
     return None, metrics, False, None
+
+
+@lru_cache(4096)
+def _is_no_trace(name: str) -> bool:
+    return _NO_TRACE.fullmatch(name) is not None
 
 
 def to_look_at(run: FoundRun) -> tuple[ObjectInfo, ...]:

@@ -46,7 +46,7 @@ class LeftOut:
 
 
 def store_folder(path: str) -> str | None:
-    location = place_of(path) if path.lower().endswith(".duckdb") else None
+    location = place_of(path) if path[-7:].lower() == ".duckdb" else None
     return location[0] if location is not None and location[1] == "store" else None
 
 

@@ -18,6 +18,7 @@ from typing import Final, Literal
 
 from .. import temporary
 from ..errors import InputError
+from ..garbage import collected_rarely
 from ..ingest.object_store.objects import ObjectInfo, Objects, ObjectStoreError
 from ..ingest.object_store.urls import is_url
 from ..version import REPORT, __version__
@@ -125,10 +126,11 @@ def plan(source: Objects, out: Objects, wanted: Wanted, known: Mapping[str, Row]
         objects = reports.watch(listing if wanted.run_stores else stores.watch(listing))
         return found_runs(objects, now_ns=wanted.now_ns, settle_ns=wanted.settle_ns, exclude=report_folders)
 
-    for run in real_runs(source, shard.runs(search, _listing(source, wanted, shard)), known):
-        seen.add(run.id)
-        if lets_in(run, wanted, shard):
-            night.decisions.append(decide(run, known.get(run.id), digest, wanted))
+    with collected_rarely():
+        for run in real_runs(source, shard.runs(search, _listing(source, wanted, shard)), known):
+            seen.add(run.id)
+            if lets_in(run, wanted, shard):
+                night.decisions.append(decide(run, known.get(run.id), digest, wanted))
     night.runs_found, night.divided = len(seen), shard.divided
     night.not_read = (
         *(left_out.nsight_note(one.id) for one in reports.runs(seen) if lets_in(one, wanted, shard)),

@@ -25,6 +25,7 @@ from ..analysis.compare.utilization import sampled_mean
 from ..analysis.report.model import Report
 from ..analysis.steps.step_time import main_steps, step_times
 from ..errors import InputError, PostrunError, RenderError, database_problem
+from ..garbage import collected_rarely
 from ..ingest.object_store.objects import ChangedError, Objects, ObjectStoreError
 from ..ingest.object_store.open import open_objects
 from ..ingest.object_store.sides import Side
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
 LOG: Final = "postrun.log"  # next to the report after an error: the error with all tracebacks
 _FETCHED_AT_ONCE: Final = 8
 _TIMES: Final = 2  # how often a changing run is read before it is left to the next night
-_COLLECTED: Final = (100_000, 50, 100)
 _SHARE_OF_DISK: Final = 0.9
 _PDF_TIMEOUT_S: Final = 300.0
 _TYPES: Final = {
@@ -90,7 +90,7 @@ def _reported(task: Task, prepare: Prepare) -> Row:
         report_version=REPORT, postrun=__version__, tickets=task.tickets, night=task.night,
     )  # fmt: skip
     try:
-        with _collecting_rarely(), workplace() as work:
+        with collected_rarely(), workplace() as work:
             report, problem = _make_report(task, work, prepare)
             written = _upload(out, folder, work / "out")
             _renew(out, places.latest_folder(task.run.id), work / "out")
@@ -111,17 +111,6 @@ def _reported(task: Task, prepare: Prepare) -> Row:
         reported = dataclasses.replace(reported, warnings=(*reported.warnings, problem))
     out.write(places.done(task.run.id), marker(reported), content_type=_TYPES[".json"])
     return reported
-
-
-@contextlib.contextmanager
-def _collecting_rarely() -> Iterator[None]:
-    """Collect garbage rarely, which saves a twentieth of a report's time."""
-    usual = gc.get_threshold()
-    gc.set_threshold(*_COLLECTED)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*usual)
 
 
 @contextlib.contextmanager

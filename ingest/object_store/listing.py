@@ -145,17 +145,14 @@ def _quickly(body: bytes, base: str) -> tuple[list[ObjectInfo], bool] | None:
     text = body.decode(errors="replace")
     if "<!" in text or _PLAIN.fullmatch(text) is None:
         return None
+    text = text.replace("&quot;", '"').replace("&#34;", '"')  # around ETags
+    if "&" in text or "\ufffd" in text:
+        return None
     entries = _ENTRY.findall(text)
     if len(entries) != text.count("<Contents"):
         return None
     encoded = "<EncodingType>url</EncodingType>" in text
-    keys = []
-    for key, written, etag, size in entries:
-        if "&" in etag:
-            etag = etag.replace("&quot;", '"').replace("&#34;", '"')
-        if "&" in key or "&" in etag or "\ufffd" in key:
-            return None
-        keys.append(_object(key, written, etag, size, encoded, base))
+    keys = [_object(key, written, etag, size, encoded, base) for key, written, etag, size in entries]
     return keys, "<IsTruncated>true</IsTruncated>" in text
 
 
