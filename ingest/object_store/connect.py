@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import urllib.request
 from collections.abc import Callable, Mapping
@@ -11,7 +10,7 @@ from datetime import timedelta
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
-from .contact import SILENT_S, Contact, NoRedirect, answers
+from .contact import Contact, NoRedirect, answers
 from .credentials import Aws, aws
 from .listing import Lister
 from .objects import ObjectStoreError
@@ -31,8 +30,6 @@ _PATIENT: Final = {
 }
 _AZURITE: Final = "http://127.0.0.1:10000"  # the emulator of Azure
 _SIGNED_FOR: Final = timedelta(minutes=15)
-
-_ROLES: Final = frozenset({"web_identity_token_file", "role_arn", "role_session_name"})
 
 _memory: dict[str, Any] = {}
 _memory_lock: Final = threading.Lock()
@@ -142,7 +139,6 @@ def _in_memory(url: StoreUrl) -> Connection:
 def _s3(target: StoreUrl, environment: Environment) -> Connection:
     try:
         settings = aws(environment.values, environment.replaced)
-        roles = _roles(environment) if settings.provider is None and not settings.anonymous else {}
     except ObjectStoreError as error:
         raise ObjectStoreError(f"{target.url}: {error}") from None
     if target.bucket.endswith("--x-s3"):
@@ -167,7 +163,7 @@ def _s3(target: StoreUrl, environment: Environment) -> Connection:
 
         return S3Store(
             target.bucket,
-            config={  # type: ignore[arg-type]
+            config={
                 "endpoint": endpoint,
                 "aws_endpoint_url_s3": endpoint,
                 "virtual_hosted_style_request": True,  # the endpoint contains the bucket already
@@ -175,17 +171,11 @@ def _s3(target: StoreUrl, environment: Environment) -> Connection:
                 "skip_signature": settings.anonymous,
                 "disable_bulk_delete": True,
                 "disable_tagging": True,
-                **roles,
             },
             client_options=client | limits,  # type: ignore[arg-type]
             retry_config=retry,
             credential_provider=settings.provider,  # type: ignore[arg-type]
         )
-
-    # With keys at hand, signing sends no request; the trusted certificates, which take most of the time, need not be read for that.
-    # Those of a web identity come from a service, which may be silent.
-    has_keys = settings.provider is not None or "AWS_ACCESS_KEY_ID" in environment.values
-    limits: dict[str, Any] = {"allow_invalid_certificates": True} if has_keys else {"read_timeout": timedelta(seconds=SILENT_S)}
 
     def signed(query: str) -> str:
         if settings.anonymous:
@@ -193,7 +183,8 @@ def _s3(target: StoreUrl, environment: Environment) -> Connection:
         import obstore
 
         # The path to sign is appended to the endpoint: a last parameter that means nothing takes it.
-        signer = build(_ONCE, f"{url}?{query}&x-id=", **limits)
+        # Signing sends no request, so the trusted certificates, which take most of the time, need not be read.
+        signer = build(_ONCE, f"{url}?{query}&x-id=", allow_invalid_certificates=True)
         return obstore.sign(signer, "GET", "ListObjectsV2", _SIGNED_FOR)
 
     once, patient = _stores(target, build)
@@ -201,16 +192,6 @@ def _s3(target: StoreUrl, environment: Environment) -> Connection:
     return Connection(
         once, patient, lister, parts.netloc, ordered=True, atomic=parts.hostname.endswith((".amazonaws.com", ".amazonaws.com.cn"))
     )
-
-
-def _roles(environment: Environment) -> dict[str, str]:
-    """Return the side's own variables of a role, by the names of obstore."""
-    settings = {name.removeprefix("AWS_").lower(): environment.values[name] for name in environment.replaced}
-    if any(name.startswith(("web_identity_", "role_")) for name in settings) and os.environ.get("AWS_ACCESS_KEY_ID"):
-        raise ObjectStoreError(
-            f"AWS_ACCESS_KEY_ID would be used instead of the role in {environment.prefix}AWS_*; give its name the prefix of the other side"
-        )
-    return {name: value for name, value in settings.items() if name in _ROLES and value}
 
 
 def _bucket_url(settings: Aws, bucket: str) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from http.client import HTTPException
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from .errors import Trouble, trouble
@@ -29,6 +31,14 @@ class NoRedirect(urllib.request.HTTPRedirectHandler):
 
     def redirect_request(self, *_: Any) -> None:
         return None
+
+
+def opener(certificates: Path | None) -> urllib.request.OpenerDirector:
+    """Return what opens URLs. ``certificates``: trusted besides those of the system."""
+    context = ssl.create_default_context()
+    if certificates is not None:
+        context.load_verify_locations(certificates)
+    return urllib.request.build_opener(NoRedirect, urllib.request.HTTPSHandler(context=context))
 
 
 def answers(opener: urllib.request.OpenerDirector, url: str, within_s: float) -> bool:

@@ -1,6 +1,6 @@
 """AWS credentials, region and endpoint, in the order of the AWS tools: environment, the profile in ~/.aws, the node.
 
-obstore itself reads the environment and web identity tokens; the files of profiles are read here, and roles in roles.py.
+obstore itself reads the keys of the environment; the files of profiles are read here, and roles in roles.py and web_identity.py.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from . import roles
+from . import roles, web_identity
 from .objects import ObjectStoreError
 from .sides import AWS_KEYS
 
+_TOKEN_FILE: Final = "AWS_WEB_IDENTITY_TOKEN_FILE"
 _REREAD: Final = timedelta(minutes=5)  # How long credentials of a file are used before it is read again: other tools renew them in there
 _EARLY: Final = timedelta(minutes=1)  # How long before they expire credentials are renewed
 _EXPORT: Final = 'first run: eval "$(aws configure export-credentials --profile {profile} --format env)"'
@@ -31,7 +32,7 @@ Provider = Callable[[], dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Aws:
-    """``provider``: None if obstore finds the credentials itself. It contains no secret, so it may be shown."""
+    """``provider``: None if obstore reads the keys of the environment. It contains no secret, so it may be shown."""
 
     region: str
     endpoint: str | None
@@ -50,7 +51,7 @@ def aws(variables: Mapping[str, str], own_names: Set[str] = frozenset()) -> Aws:
     named = env.get("AWS_PROFILE") or env.get("AWS_DEFAULT_PROFILE")
     profile = _profile(env, named or "default")
     anonymous = _true(env.get("AWS_SKIP_SIGNATURE"))
-    stated = anonymous or "AWS_ACCESS_KEY_ID" in env or "AWS_WEB_IDENTITY_TOKEN_FILE" in env
+    stated = anonymous or "AWS_ACCESS_KEY_ID" in env or _TOKEN_FILE in env
     if named and not profile and not stated:
         raise ObjectStoreError(
             f"AWS_PROFILE: there is no profile {named} in {_file(env, 'config')} or {_file(env, 'credentials')}; write it there"
@@ -64,23 +65,29 @@ def aws(variables: Mapping[str, str], own_names: Set[str] = frozenset()) -> Aws:
                 raise ObjectStoreError(
                     f"{name} is {'empty' if name in variables else 'missing'}; set {keys[0]} and {keys[1]}, or none of them"
                 )
-    if provider is None and not stated:
+    region = env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION") or profile.get("region") or "us-east-1"
+    bundle = env.get("AWS_CA_BUNDLE") or profile.get("ca_bundle")
+    certificates = Path(bundle).expanduser() if bundle else None
+    if not stated and provider is None:
         provider = _kept(lambda: roles.credentials(env))
+    elif _TOKEN_FILE in env and "AWS_ACCESS_KEY_ID" not in env and not anonymous:
+        if "AWS_ROLE_ARN" not in env:
+            raise ObjectStoreError(f"AWS_ROLE_ARN is missing; name the role of the token in {_TOKEN_FILE}")
+        provider = _kept(lambda: web_identity.credentials(env, region, certificates))
     if own_names & set(AWS_KEYS) and not anonymous:
         provider = partial(_of_variables, env)
     endpoint = (
         env.get("AWS_ENDPOINT_URL_S3") or env.get("AWS_ENDPOINT_URL") or env.get("AWS_ENDPOINT")
         or _of_services(env, profile) or profile.get("endpoint_url")
     )  # fmt: skip
-    bundle = env.get("AWS_CA_BUNDLE") or profile.get("ca_bundle")
     return Aws(
-        region=env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION") or profile.get("region") or "us-east-1",
+        region=region,
         endpoint=endpoint.rstrip("/") if endpoint else None,
         virtual_hosted=_true(env.get("AWS_VIRTUAL_HOSTED_STYLE_REQUEST")),
         anonymous=anonymous,
         # An endpoint with http:// is used, as by the AWS tools; AWS_ALLOW_HTTP=false forbids it.
         allow_http=_true(env.get("AWS_ALLOW_HTTP", "true")),
-        certificates=Path(bundle).expanduser() if bundle else None,
+        certificates=certificates,
         provider=provider,
     )
 

@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 Kind = Literal[
     "exists", "changed", "missing", "bucket", "range", "secret", "expired", "clock", "region", "permission", "credentials", "host",
-    "network", "silent", "certificate", "authority", "http", "busy", "unsupported", "name", "too large", "other",
+    "web identity", "network", "silent", "certificate", "authority", "http", "busy", "unsupported", "name", "too large", "other",
 ]  # fmt: skip
 
 PASSING: Final[frozenset[Kind]] = frozenset({"host", "network", "busy"})  # Kinds that may be gone at the next try
@@ -89,6 +89,8 @@ def trouble(error: BaseException | str, status: int | None = None) -> Trouble:
         return of("exists")
     if name == "PreconditionError":
         return of("changed")
+    if "No web identity credentials" in text:
+        return of("web identity")
     if re.search(_WORDS[0][0], text):
         return of("credentials")
     if code in _CODES:
@@ -146,6 +148,8 @@ _SAY: Final[dict[Kind, str]] = {
     "region": "the bucket {bucket} is in another region; {region}",
     "permission": "no permission for this with these credentials; ask the owner of {bucket} to let you list, read and, for output, write",
     "credentials": "no credentials found: neither in the environment and files nor as a role of this machine; set {keys}",
+    "web identity": "no credentials for the token in AWS_WEB_IDENTITY_TOKEN_FILE; check that this file exists and is current, AWS_ROLE_ARN,"
+    " the trust policy of this role, and the connection to AWS's Security Token Service",
     "host": "there is no such host: {server}; check the name in the endpoint's URL, and the network's name server",
     "network": _NO_CONNECTION,
     "silent": _NO_CONNECTION,

@@ -7,9 +7,7 @@ as if they were objects; here names are not changed. obstore still signs, becaus
 from __future__ import annotations
 
 import re
-import ssl
 import urllib.error
-import urllib.request
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -19,7 +17,7 @@ from typing import Final, TypeVar
 from urllib.parse import quote, unquote
 from xml.etree import ElementTree
 
-from .contact import Contact, NoRedirect, answers
+from .contact import Contact, answers, opener
 from .errors import Trouble, trouble
 from .objects import Level, ObjectInfo
 
@@ -42,10 +40,7 @@ class Lister:
 
     def __init__(self, sign: Callable[[str], str], certificates: Path | None) -> None:
         self._sign = sign
-        context = ssl.create_default_context()
-        if certificates is not None:
-            context.load_verify_locations(certificates)
-        self._opener = urllib.request.build_opener(NoRedirect, urllib.request.HTTPSHandler(context=context))
+        self._opener = opener(certificates)
         self._contact = Contact(self._answers)
 
     def first(self, action: Callable[[], T]) -> T:

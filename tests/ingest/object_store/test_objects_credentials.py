@@ -104,6 +104,7 @@ def test_a_program_that_gives_credentials(tmp_path: Path) -> None:
         ("[default]\nrole_arn = x\nsource_profile = y\n", "", {}, "export-credentials --profile default"),
         ("[profile a b]\nsso_session = x\n", "", {"AWS_PROFILE": "a b"}, "export-credentials --profile 'a b'"),
         ("", "[default]\nhidden-secret\n", {}, r"credentials: not written as \[profile\]"),
+        ("", "", {"AWS_WEB_IDENTITY_TOKEN_FILE": "/x"}, "AWS_ROLE_ARN is missing; name the role of the token"),
         ("hidden = secret\n", "", {}, r"config: not written as \[profile\]"),
     ],
 )
@@ -114,11 +115,12 @@ def test_settings_that_cannot_hold(tmp_path: Path, config: str, credentials: str
     assert "hidden" not in str(raised.value)
 
 
-def test_what_is_left_to_obstore(tmp_path: Path) -> None:
+def test_where_credentials_come_from(tmp_path: Path) -> None:
     container = {"AWS_CONTAINER_CREDENTIALS_FULL_URI": "http://127.0.0.1/x"}
     assert settings(tmp_path, **container).provider is not None
     assert settings(tmp_path, AWS_EC2_METADATA_DISABLED="false").provider is not None
-    assert settings(tmp_path, AWS_WEB_IDENTITY_TOKEN_FILE="/x", AWS_ROLE_ARN="y").provider is None
+    assert settings(tmp_path, AWS_WEB_IDENTITY_TOKEN_FILE="/x", AWS_ROLE_ARN="y").provider is not None
+    assert settings(tmp_path, AWS_WEB_IDENTITY_TOKEN_FILE="/x", AWS_ACCESS_KEY_ID="k", AWS_SECRET_ACCESS_KEY="s").provider is None
     assert settings(tmp_path, AWS_SKIP_SIGNATURE="true").anonymous
 
 

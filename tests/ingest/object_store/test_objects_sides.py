@@ -89,14 +89,6 @@ def test_a_connection_shows_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_obstore_would_combine_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """obstore reads the plain variables of the process itself."""
-    role = {"POSTRUN_OUT_AWS_WEB_IDENTITY_TOKEN_FILE": "/x", "POSTRUN_OUT_AWS_ROLE_ARN": "arn"}
-    clean_environment(monkeypatch, {**NO_FILES, **role, "AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"})
-    with pytest.raises(ObjectStoreError, match=r"AWS_ACCESS_KEY_ID would be used instead of the role in POSTRUN_OUT_AWS_\*"):
-        open_objects("s3://bucket", side="out")
-    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
-    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
-    assert connect(parse("s3://bucket"), "out").once.config["web_identity_token_file"] == "/x"
-
     azure = {"POSTRUN_OUT_AZURE_STORAGE_ACCOUNT_NAME": "me", "POSTRUN_OUT_AZURE_STORAGE_ACCOUNT_KEY": "aGlkZGVuPT0="}
     clean_environment(monkeypatch, azure)
     config = connect(parse("az://container/x"), "out").once.config
