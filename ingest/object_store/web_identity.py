@@ -33,12 +33,12 @@ def credentials(env: Mapping[str, str], region: str, certificates: Path | None) 
     for attempt in range(1, _TRIES + 1):
         try:
             answer = ElementTree.fromstring(_answer(env, region, certificates))
-            found = {element.tag.rpartition("}")[2]: element.text or "" for element in answer.iter()}
-            expires = datetime.fromisoformat(found["Expiration"])
+            texts = {element.tag.rpartition("}")[2]: element.text or "" for element in answer.iter()}
+            expires = datetime.fromisoformat(texts["Expiration"])
             return {
-                "access_key_id": found["AccessKeyId"],
-                "secret_access_key": found["SecretAccessKey"],
-                "token": found["SessionToken"],
+                "access_key_id": texts["AccessKeyId"],
+                "secret_access_key": texts["SecretAccessKey"],
+                "token": texts["SessionToken"],
                 "expires_at": expires if expires.tzinfo else expires.replace(tzinfo=UTC),
             }
         except (OSError, HTTPException, ValueError, LookupError, ElementTree.ParseError) as error:

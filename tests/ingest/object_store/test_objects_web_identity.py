@@ -117,7 +117,7 @@ def test_expired_credentials_are_renewed_with_the_token_of_now(monkeypatch: pyte
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "stated"),
     [
         (
             (403, "<ErrorResponse><Error><Code>AccessDenied</Code><Message>hidden</Message></Error></ErrorResponse>"),
@@ -131,13 +131,13 @@ def test_expired_credentials_are_renewed_with_the_token_of_now(monkeypatch: pyte
         ((200, "<a>" * 20_000), "Token Service"),
     ],
 )
-def test_answers_without_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answer: tuple[int, str], said: str) -> None:
+def test_answers_without_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answer: tuple[int, str], stated: str) -> None:
     with service() as sts:
         sts.answer = answer
         clean_environment(monkeypatch, {**NO_FILES, **identity(tmp_path, sts.url), "AWS_ENDPOINT_URL": "http://127.0.0.1:9"})
         with pytest.raises(ObjectStoreError, match="no credentials for the token in AWS_WEB_IDENTITY_TOKEN_FILE; check") as raised:
             list(open_objects("s3://bucket/runs").list())
-        assert said in str(raised.value)
+        assert stated in str(raised.value)
         assert "hidden" not in str(raised.value)
         assert len(sts.seen) <= 4
 
