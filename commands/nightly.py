@@ -245,7 +245,7 @@ def _nightly(log: EventLog, source: str, quiet: bool, verbose: bool, as_json: bo
             index = course.displayed(out.place(places.INDEX_FILES[0]), wanted.options.redact)
             log.write("index_written", index=index, runs=len(result.rows))
             rows = list(result.rows.values()) if options["index_only"] else [*result.night.rows, *result.taken_over]
-            regressed = course.regressions(result, rows)
+            regressed = result.index.regressions if options["index_only"] else result.index.new
             # Alarms come first: a full disk must not hide them.
             matched = texts.matched(rows, [texts.regression_line(one) for one in regressed], fail_on)
             if matched:

@@ -27,8 +27,8 @@ _SPLIT_ABOVE: Final = 4_000_000_000  # bytes; as --split-above
 class NightResult:
     """The result of a night. ``reported``, ``failed``: rows of the runs of this night, and of nights that were killed before they returned.
 
-    ``rows``: of every run in the index, by id. ``regressions``: of the reported runs. ``index``: address of index.html. ``stopped``:
-    why the night ended early, or None.
+    ``rows``: of every run in the index, by id. ``regressions``: those that are new since the last index. ``index``: address of index.html.
+    ``stopped``: why the night ended early, or None.
     """
 
     reported: tuple[Row, ...]
@@ -87,7 +87,7 @@ def run_night(
         reported=tuple(row for row in rows if row.state == "reported"),
         failed=tuple(row for row in rows if row.state == "failed"),
         rows=result.rows,
-        regressions=tuple(course.regressions(result, rows)),
+        regressions=result.index.new,
         index=f"{out_place.rstrip('/')}/index.html",
         stopped=result.night.stopped,
     )

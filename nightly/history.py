@@ -213,34 +213,46 @@ def stem_of(text: str) -> str:
 # -- history ---------------------------------------------------------------------------------------------------------------
 
 
-def history(runs: pl.DataFrame, settings: Settings) -> History:
-    """Return the history of ``runs``: the index columns of a Row, and ``family``."""
+def history(runs: pl.DataFrame, settings: Settings, more: Sequence[Finding] = ()) -> History:
+    """Return the history of ``runs``: the index columns of a Row, and ``family``.
+
+    ``more``: other findings to list."""
     ordered = _ordered(runs)
     compared = {metric.key: _compared(ordered, metric, settings) for metric in settings.metrics}
     steps = _steps(compared.get(STEP.key), ordered)
     current = ordered.join(_current(ordered), on="id", how="left").with_columns(pl.col("night", "newest", "fresh").fill_null(False))
-    findings = (
+    current_findings = (
         *(finding for metric in settings.metrics for finding in _findings(metric, compared[metric.key], current, settings)),
         *_new_issues(current, settings),
     )
-    order = {"regression": 0, "new_issue": 1, "improvement": 2}
-    findings = tuple(
-        sorted(
-            findings,
-            key=lambda one: (
-                order[one.kind],
-                one.metric not in (None, STEP.key),
-                -abs(one.change_percent or 0.0),
-                one.family,
-                one.id,
-                one.metric or one.rule or "",
-            ),
-        )
-    )
+    by_figure = {(one.kind, one.id, one.metric, one.rule): one for one in (*more, *current_findings)}
+    findings = tuple(sorted(by_figure.values(), key=_rank))
     names, total = _chosen(ordered, findings)
     families = _families(ordered.filter(pl.col("family").is_in(names)), steps, names, settings)
     alone = ordered.filter(pl.len().over("family") == 1).sort(["at_ns", "id"], descending=[True, False], nulls_last=True)
     return History(findings, families, total, steps, tuple(alone["id"].to_list()))
+
+
+def _rank(finding: Finding) -> tuple[Any, ...]:
+    order = {"regression": 0, "new_issue": 1, "improvement": 2}
+    after_steps = finding.metric not in (None, STEP.key)
+    change = -abs(finding.change_percent or 0.0)
+    return order[finding.kind], after_steps, change, finding.family, finding.id, finding.metric or finding.rule or ""
+
+
+def regressions(runs: pl.DataFrame, settings: Settings) -> list[Finding]:
+    """Return the regressions of all runs, also of old ones.
+
+    ``runs``: as of :func:`history`."""
+    ordered = _ordered(runs)
+    return sorted(
+        (
+            _finding(metric, row, settings)
+            for metric in settings.metrics
+            for row in _compared(ordered, metric, settings).filter(pl.col("mark") == "regression").iter_rows(named=True)
+        ),
+        key=_rank,
+    )
 
 
 def changes_between(runs: pl.DataFrame, settings: Settings, since_ns: int, until_ns: int) -> tuple[list[Finding], list[ChangePoint]]:

@@ -24,9 +24,10 @@ from ..report_templates.text.look import Look
 from . import night as nights
 from . import places, reasons, table
 from .addresses import file_of, filled
-from .history import Family, History, Settings, family_of, history
+from .history import Family, Finding, History, Settings, family_of, history
 from .index_model import Index
 from .model import Row
+from .news import Turn, news
 
 JSON_RUNS: Final = 10_000
 _READ_AT_ONCE: Final = 32
@@ -73,10 +74,13 @@ class Book:
                 self.refused.append(line)
         return self._known.rows
 
-    def write(self, out: Objects, rows: Mapping[str, Row]) -> Index:
-        """Write the index: the rows of :meth:`known`, changed as in ``rows``."""
+    def write(self, out: Objects, rows: Mapping[str, Row], turn: Turn = Turn()) -> Index:  # noqa: B008  (frozen)
+        """Write the index: the rows of :meth:`known`, changed as in ``rows``.
+
+        ``turn``: the nights whose runs are announced after that."""
         known = self._known or read_known(out, None)
         over = {run_id: row for run_id, row in rows.items() if known.rows.get(run_id) is not row}
+        new: dict[tuple[str, str | None], Finding] = {}
         for attempt in range(_TRIES):
             if attempt:
                 time.sleep(random.uniform(0, 0.2 * attempt))  # else two nights stay in step
@@ -84,15 +88,20 @@ class Book:
                 # The result of another night is newer than this night's row of the same run.
                 over = {run_id: row for run_id, row in over.items() if known.rows.get(run_id) == before.rows.get(run_id)}
             self._known = known
-            if (index := self._written(out, known, over)) is not None:
+            index = self._written(out, known, over, turn, new)
+            if index is not None:
                 return index
         raise ObjectStoreError(
             f"{out.place(PARQUET)}: other nights have replaced the index {_TRIES} times while it was written; call postrun nightly again"
             " with --index-only when they have ended"
         )
 
-    def _written(self, out: Objects, known: Known, over: Mapping[str, Row]) -> Index | None:
-        """Write the index once; None if another night has written one meanwhile."""
+    def _written(
+        self, out: Objects, known: Known, over: Mapping[str, Row], turn: Turn, new: dict[tuple[str, str | None], Finding]
+    ) -> Index | None:
+        """Write the index once; None if another night has written one meanwhile.
+
+        ``new`` receives the regressions that the table has and the one before it did not have."""
         now = time.time_ns()
         indexed = dict(known.rows) | dict(over)
         noted_ns = {run_id: now for run_id in over if run_id not in known.rows}
@@ -104,12 +113,16 @@ class Book:
         markers = [known.rows.get(row.id) for row in rows]
         same = [row is marker or plain_row(row) == marker for row, marker in zip(rows, markers, strict=True)]
         versions = [known.versions.get(row.id) if equal else None for row, equal in zip(rows, same, strict=True)]
-        full, past = table_of(rows, versions, [noted_ns.get(row.id) for row in rows], self.settings)
-        data = table.encoded(full)
+        plain = plain_table(rows, versions, [noted_ns.get(row.id) for row in rows], self.settings)
+        changes = news(known.kept, known.rows, plain, self.settings, turn)
+        full, past = with_history(plain, self.settings, [*new.values(), *changes.regressions])
+        data = table.encoded(full, changes.waiting)
         if not out.replace(PARQUET, data, known.kept.etag):
             return None
+        new |= {(one.id, one.metric): one for one in changes.regressions}
         generated = self.generated_at_ns if self.generated_at_ns is not None else now
-        index = index_of(rows, full, past, self.settings, reasons.last_part(out.url) if self.redact else out.url, generated, self.base_url)
+        title = reasons.last_part(out.url) if self.redact else out.url
+        index = index_of(rows, full, past, self.settings, title, generated, self.base_url, tuple(new.values()))
         del full
         out.write(JSON, to_json(index), content_type="application/json")
         from .page import index_page
@@ -174,18 +187,22 @@ def _shared(row: Row) -> Row:
     return replaced(row, verdicts={sys.intern(rule): sys.intern(verdict) for rule, verdict in row.verdicts.items()})
 
 
-def table_of(
-    rows: Sequence[Row], versions: Sequence[str | None], noted_ns: Sequence[int | None], settings: Settings
-) -> tuple[pl.DataFrame, History]:
-    """Return the table of index.parquet, and the history of its runs."""
+def plain_table(rows: Sequence[Row], versions: Sequence[str | None], noted_ns: Sequence[int | None], settings: Settings) -> pl.DataFrame:
+    """Return the table of index.parquet, without the columns of the history."""
     families = [table.valid(family_of(row.name, row.id, row.labels, settings.patterns)) for row in rows]
-    plain = table.frame(
+    return table.frame(
         rows,
         family=pl.Series(families, dtype=pl.String),
         marker=pl.Series(versions, dtype=pl.String),
         told_at_ns=pl.Series(noted_ns, dtype=pl.Int64),
     )
-    past = history(plain, settings)
+
+
+def with_history(plain: pl.DataFrame, settings: Settings, more: Sequence[Finding] = ()) -> tuple[pl.DataFrame, History]:
+    """Return the table of index.parquet, and the history of its runs.
+
+    ``more``: other findings to list."""
+    past = history(plain, settings, more)
     steps = past.steps.select("id", *STEPS)
     full = plain.join(steps, on="id", how="left", maintain_order="left")
     return full, past
@@ -199,6 +216,7 @@ def index_of(
     title: str,
     generated_at_ns: int,
     base_url: str | None = None,
+    new: tuple[Finding, ...] = (),
 ) -> Index:
     from importlib.metadata import version
 
@@ -223,6 +241,7 @@ def index_of(
         alone=past.alone,
         settings=settings,
         base_url=base_url,
+        new=new,
     )
 
 

@@ -16,7 +16,8 @@ FEW_ALONE: Final = 3  # that are alone in their family, at which a note says tha
 @dataclass(frozen=True, slots=True)
 class Index:
     """The data of index.json and the page. ``rows``: the newest, newest first; ``failed``: of all runs. ``added``: the columns ADDED, by
-    id. ``alone``: of all runs, those whose family has no other run. ``base_url``: template of addresses (addresses.py); None: relative."""
+    id. ``alone``: of all runs, those whose family has no other run. ``base_url``: template of addresses (addresses.py); None: relative.
+    ``new``: the regressions that the index before it did not have (news.py)."""
 
     generated_at_ns: int
     version: str
@@ -32,6 +33,7 @@ class Index:
     alone: tuple[str, ...]
     settings: Settings
     base_url: str | None = None
+    new: tuple[Finding, ...] = ()
 
     @property
     def alone_told(self) -> tuple[str, str] | None:

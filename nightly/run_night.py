@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
@@ -21,8 +21,8 @@ from .model import Row, Task
 from .night import Night, Wanted
 
 if TYPE_CHECKING:
-    from .history import Finding
     from .index_model import Index
+    from .news import Turn
 
 _MEMORY_SHARE: Final = 0.9
 INDEX_CLAIM: Final = "index.claim.json"
@@ -30,10 +30,11 @@ INDEX_CLAIM: Final = "index.claim.json"
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The functions of a night. ``known``: the rows of all done-markers below an output. ``index``: writes the index of rows."""
+    """The functions of a night. ``known``: the rows of all done-markers below an output. ``index``: writes the index of rows, and finds the
+    regressions that are new in it."""
 
     known: Callable[[Objects], Mapping[str, Row]]
-    index: Callable[[Objects, Mapping[str, Row]], Index]
+    index: Callable[[Objects, Mapping[str, Row], Turn], Index]
     executor: Callable[[], AbstractContextManager[Executor]]
     work: Callable[[Task], Row]
     refused: Sequence[str] = ()
@@ -121,7 +122,7 @@ def full_night(
         with unannounced.of_ended_nights(out, claims) as ended:
             with claims.alone(INDEX_CLAIM):
                 rows = everything(parts.known(out), night)
-                written = parts.index(out, rows)
+                written = parts.index(out, rows, _turn(out, ended | {claims.night}))
             ids = {row.id for row in night.rows}
             taken_over = tuple(row for row in unannounced.rows_of(rows.values(), ended) if row.id not in ids)
             yield Result(night, rows, written, (*night.not_read, *parts.refused), once, taken_over)
@@ -133,7 +134,13 @@ def index_only(wanted: Wanted, parts: Parts) -> Result:
     night.open += nights.running(night, places.options_digest(wanted.options))
     with Claims(out) as claims, claims.alone(INDEX_CLAIM):
         rows = everything(parts.known(out), night)
-        return Result(Night(), rows, parts.index(out, rows), tuple(parts.refused))
+        return Result(Night(), rows, parts.index(out, rows, _turn(out)), tuple(parts.refused))
+
+
+def _turn(out: Objects, mine: frozenset[str] = frozenset()) -> Turn:
+    from .news import Turn
+
+    return Turn(mine, lambda: unannounced.at_work(out, mine))
 
 
 def everything(known: Mapping[str, Row], night: Night) -> dict[str, Row]:
@@ -150,9 +157,3 @@ def everything(known: Mapping[str, Row], night: Night) -> dict[str, Row]:
         if run_id in rows:
             rows[run_id] = replace(rows[run_id], warnings=(*rows[run_id].warnings, nights.GONE))
     return dict(sorted(rows.items()))
-
-
-def regressions(result: Result, rows: Iterable[Row]) -> list[Finding]:
-    """Return the regressions of ``rows``."""
-    ids = {row.id for row in rows}
-    return [one for one in result.index.regressions if one.id in ids]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import re
 import sys
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, get_args
 
@@ -20,6 +21,8 @@ from .model import Row, State
 
 VERSION: Final = "1"  # of the table; a table of another version is not used as a cache
 _WRITTEN: Final = "postrun.written"
+_WAITING: Final = "postrun.waiting"
+_NIGHT: Final = re.compile(r"[0-9a-f]{32}")
 _LAYOUT: Final = "postrun.index"
 _STATES: Final = get_args(State)
 _TAIL: Final = 1 << 16
@@ -40,11 +43,12 @@ WRITTEN_AT: Final = "told_at_ns"  # when a row without a done-marker was written
 @dataclass(frozen=True, slots=True)
 class Kept:
     """The content of an index.parquet. ``markers``: version -> row of a run, by its id. ``open``: rows without a marker, and when they were
-    written. ``etag``: of the file; None if it does not exist."""
+    written. ``etag``: of the file; None if it does not exist. ``waiting``: ids of nights that had not announced their runs (news.py)."""
 
     etag: str | None
     markers: Mapping[str, tuple[str, Row]]
     open: Mapping[str, tuple[int, Row]]
+    waiting: frozenset[str] = frozenset()
 
 
 def frame(rows: Sequence[Row], **more: pl.Series) -> pl.DataFrame:
@@ -97,10 +101,13 @@ def rows_of(table: pl.DataFrame) -> list[Row]:
     return rows
 
 
-def encoded(table: pl.DataFrame) -> bytes:
-    """Encode a table as Parquet, with bytes that are unique to this writer."""
+def encoded(table: pl.DataFrame, waiting: Iterable[str] = ()) -> bytes:
+    """Encode a table as Parquet, with bytes that are unique to this writer.
+
+    ``waiting``: as in Kept."""
     buffer = io.BytesIO()
-    table.write_parquet(buffer, compression="zstd", metadata={_LAYOUT: VERSION, _WRITTEN: uuid.uuid4().hex})
+    metadata = {_LAYOUT: VERSION, _WRITTEN: uuid.uuid4().hex, _WAITING: " ".join(sorted(waiting))}
+    table.write_parquet(buffer, compression="zstd", metadata=metadata)
     return buffer.getvalue()
 
 
@@ -126,7 +133,8 @@ def read(out: Objects, path: str) -> Kept:
     except InputError:
         return empty
     try:
-        if pl.read_parquet_metadata(io.BytesIO(data)).get(_LAYOUT) != VERSION or not _is_bounded(data):
+        metadata = pl.read_parquet_metadata(io.BytesIO(data))
+        if metadata.get(_LAYOUT) != VERSION or not _is_bounded(data):
             return empty
         table = pl.read_parquet(io.BytesIO(data))
         if not _is_ours(table):
@@ -142,7 +150,8 @@ def read(out: Objects, path: str) -> Kept:
         if plausible and None not in (*row.written, *row.warnings, *row.tickets, *row.labels, *row.labels.values()) and places.is_own(row)
     ]
     markers = {row.id: (version, row) for row, version, _ in own_rows if version is not None}
-    return Kept(now.etag, markers, {row.id: (when, row) for row, _, when in own_rows if when is not None})
+    waiting = frozenset(_NIGHT.findall(metadata.get(_WAITING, "")))
+    return Kept(now.etag, markers, {row.id: (when, row) for row, _, when in own_rows if when is not None}, waiting)
 
 
 def _is_bounded(data: bytes) -> bool:

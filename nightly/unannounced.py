@@ -52,6 +52,12 @@ def of_ended_nights(out: Objects, claims: Claims) -> Iterator[frozenset[str]]:
         claims.give_back(path)
 
 
+def at_work(out: Objects, mine: frozenset[str]) -> frozenset[str]:
+    """Return the ids of the nights that have a claim, except ``mine``."""
+    matches = (_CLAIM.fullmatch(file.path) for file in list(out.list(f"{FOLDER}/")))
+    return frozenset(match[1] for match in matches if match) - mine
+
+
 def rows_of(rows: Iterable[Row], nights: frozenset[str]) -> list[Row]:
     """Return the rows that these nights reported, or failed to report."""
     return [row for row in rows if row.night in nights and row.state in ("reported", "failed")]

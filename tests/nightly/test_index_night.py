@@ -94,6 +94,19 @@ def test_a_planted_regression_is_found_in_the_next_night(source: Path) -> None:
     assert night(source, "--index-only", "--fail-on", "regression", "--regression-threshold", "500").exit_code == 0
 
 
+def test_a_regression_that_is_not_in_the_newest_run_of_a_backlog_alarms_once(tmp_path: Path) -> None:
+    """The third last run is slower, and more than 36 hours older than the last."""
+    for day in range(1, 7):
+        add(tmp_path / "source", "gpt-7b", day, Changes(fp32_matrix=day == 4))
+    done = night(tmp_path / "source", "--fail-on", "regression", "--json")
+    assert done.exit_code == 3, done.output
+    assert [one["id"] for one in json.loads(done.stdout)["regressions"]] == ["gpt-7b/2026-10-04"]
+    findings = json.loads((tmp_path / "out" / "index.json").read_text())["findings"]
+    assert [one["id"] for one in findings if one["kind"] == "regression"] == ["gpt-7b/2026-10-04"]
+    again = night(tmp_path / "source", "--fail-on", "regression", "--force", "--json")
+    assert (again.exit_code, json.loads(again.stdout)["regressions"]) == (0, [])
+
+
 def test_the_words_of_families_and_regressions(source: Path) -> None:
     assert night(source, "--index-only", "--family", "(gpt)|(bert)", "--regression-history", "5").exit_code == 0
     families = {one["name"] for one in json.loads((source.parent / "out" / "index.json").read_text())["families"]}

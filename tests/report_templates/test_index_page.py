@@ -71,7 +71,7 @@ def run(run_id: str, **more: Any) -> Row:
 def made_of(rows: list[Row], **more: Any) -> Index:
     settings = Settings()
     rows = sorted(rows, key=lambda row: row.id)
-    full, table_rows = indexes.table_of(rows, [None] * len(rows), [None] * len(rows), settings)
+    full, table_rows = indexes.with_history(indexes.plain_table(rows, [None] * len(rows), [None] * len(rows), settings), settings)
     index = indexes.index_of(rows, full, table_rows, settings, "s3://reports/all", START + 10 * DAY)
     return dataclasses.replace(index, version="0.1.0", **more)
 

@@ -1,0 +1,69 @@
+"""Regressions that are new since the last index: the runs of the last index and of this one -> findings, each of them once.
+
+A writer of the index announces the runs of its own night and of nights that ended before they could. Runs of nights that still work count
+in neither index: such a night announces them, and what they change in the comparison of other runs, when it writes the index itself.
+index.parquet names these nights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import polars as pl
+
+from . import table
+from .history import Finding, Settings, family_of, regressions
+
+if TYPE_CHECKING:
+    from .model import Row
+
+_NOBODY: Final = frozenset[str]()
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """``mine``: ids of the nights whose runs are announced now. ``others``: returns the ids of the nights that still work."""
+
+    mine: frozenset[str] = _NOBODY
+    others: Callable[[], frozenset[str]] = lambda: _NOBODY
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """``waiting``: nights that announce their runs later."""
+
+    regressions: tuple[Finding, ...] = ()
+    waiting: frozenset[str] = _NOBODY
+
+
+def news(last: table.Kept, rows: Mapping[str, Row], runs: pl.DataFrame, settings: Settings, turn: Turn) -> News:
+    """Return what is new in the done-markers.
+
+    ``rows``: of the markers. ``runs``: the table of the index. Only families with new or changed runs are compared. Other settings than in
+    the last index are not news."""
+    before = {run_id: row for run_id, (_, row) in last.markers.items()}
+    waiting = turn.others() - ({row.night for row in before.values()} - last.waiting)
+    after = {run_id: row for run_id, row in rows.items() if row.state == "reported" and row.night not in waiting}
+    unannounced = turn.mine | (last.waiting if before else waiting)  # without an index, the runs of other nights are not news
+    old = {run_id: row for run_id, row in (before or after).items() if run_id in after and row.night not in unannounced}
+    families = dict(runs.select("id", "family").iter_rows())
+    changed = {families[run_id] for run_id, row in after.items() if (known := old.get(run_id)) is not row and known != row}
+    now = runs.filter(pl.col("family").is_in(sorted(changed)) & pl.col("id").is_in(sorted(after)))
+    marked = {(one.id, one.metric) for one in _regressions(old, families, rows, changed, settings)}
+    return News(tuple(one for one in regressions(now, settings) if (one.id, one.metric) not in marked), waiting)
+
+
+def _regressions(
+    old: Mapping[str, Row], families: Mapping[str, str], rows: Mapping[str, Row], changed: set[str], settings: Settings
+) -> Sequence[Finding]:
+    """Return the regressions among the runs before, in these families."""
+    chosen, names = [], []
+    for run_id, row in old.items():
+        same = rows.get(run_id) is row
+        family = families[run_id] if same else table.valid(family_of(row.name, row.id, row.labels, settings.patterns))
+        if family in changed:
+            chosen.append(row)
+            names.append(family)
+    return regressions(table.frame(chosen, family=pl.Series(names, dtype=pl.String)), settings) if chosen else ()

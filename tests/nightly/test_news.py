@@ -1,0 +1,172 @@
+"""A regression is announced once, in whatever run it is, by whichever night writes the index."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from example_counts import examples
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from postrun.ingest.object_store.objects import Objects
+from postrun.ingest.object_store.open import open_objects
+from postrun.nightly import history, places, table
+from postrun.nightly import night as nights
+from postrun.nightly.history import Settings
+from postrun.nightly.index import Book
+from postrun.nightly.metrics import with_limits
+from postrun.nightly.model import Row
+from postrun.nightly.news import Turn
+
+DAY = 86_400 * 10**9
+START = 1_795_243_200 * 10**9
+A, B, C = ("a" * 32, "b" * 32, "c" * 32)
+
+
+def run(day: int, step: int, night: str | None = A, **more: Any) -> Row:
+    at = START + day * DAY
+    plain: dict[str, Any] = {
+        "id": f"job/{day:03}", "state": "reported", "kind": "traces", "fingerprint": "f", "options": "o", "bytes": 1, "files": 1,
+        "name": "job", "started_ns": at, "duration_ns": DAY // 24, "reported_at_ns": at + DAY, "ranks": 8, "gpus": 8,
+        "gpu_name": "H100", "step_median_ns": step, "night": night,
+    }  # fmt: skip
+    return Row(**plain | more)
+
+
+def put(out: Objects, *rows: Row) -> None:
+    for row in rows:
+        out.write(places.done(row.id), nights.marker(row))
+
+
+def new(out: Objects, *mine: str, others: Sequence[str] = (), limits: Settings | None = None) -> list[str]:
+    """Write the index as these nights, and return the runs with new regressions."""
+    book = Book(limits or Settings())
+    index = book.write(out, book.known(out), Turn(frozenset(mine), lambda: frozenset(others)))
+    listed = {(one.id, one.metric) for one in index.regressions}
+    assert {(one.id, one.metric) for one in index.new} <= listed
+    return [one.id for one in index.new]
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Objects:
+    return open_objects(tmp_path / "out")
+
+
+def test_a_regression_in_an_older_run_of_a_backlog_is_new_once(out: Objects) -> None:
+    """The newest run is as fast as the others, and the regression is 40 days old."""
+    put(out, *(run(day, 130 if day == 4 else 100) for day in range(8)), run(45, 100))
+    assert new(out, A) == ["job/004"]
+    assert new(out, B) == []
+    put(out, run(46, 140, B), replace(run(4, 130), options="other", night=B))
+    assert new(out, B) == ["job/046"]  # the other report was made again
+
+
+def test_an_older_run_that_new_ones_before_it_make_a_regression_is_new(out: Objects) -> None:
+    put(out, run(9, 130, A))
+    assert new(out, A) == []
+    put(out, *(run(day, 100, B) for day in range(5)))
+    assert new(out, B) == ["job/009"]
+    assert new(out, C) == []
+
+
+def test_other_settings_and_runs_that_are_gone_are_no_news(out: Objects) -> None:
+    put(out, *(run(day, 108 if day == 6 else 100) for day in range(8)))
+    assert new(out, A) == []
+    assert new(out, B, limits=Settings(metrics=with_limits((), 5.0))) == []
+    for day in (0, 1, 2, 3):
+        out.delete(places.done(f"job/{day:03}"))
+    assert new(out, B, limits=Settings(metrics=with_limits((), 5.0))) == []
+
+
+def test_a_lost_index_repeats_nothing(out: Objects) -> None:
+    put(out, *(run(day, 130 if day == 4 else 100) for day in range(8)))
+    assert new(out, A) == ["job/004"]
+    out.delete("index.parquet")
+    put(out, run(10, 140, B))
+    assert new(out, B) == ["job/010"]
+    out.write("index.parquet", b"PAR1 and nothing else")
+    put(out, run(11, 140, C))
+    assert new(out, C) == ["job/011"]
+
+
+def test_a_night_that_still_works_announces_its_runs_itself(out: Objects) -> None:
+    """An index of another call in between neither takes nor repeats them."""
+    put(out, *(run(day, 130 if day == 4 else 100, A) for day in range(8)))
+    assert new(out, others=[A]) == []  # --index-only
+    assert new(out, B, others=[A]) == []
+    assert new(out, A, others=[B]) == ["job/004"]
+    assert new(out, B, others=[A]) == []  # A still sends its tickets
+    put(out, run(9, 140, B))
+    assert new(out, B, others=[A]) == ["job/009"]
+
+
+def test_the_parts_of_a_backlog_are_compared_by_the_part_that_ends_last(out: Objects) -> None:
+    """Both parts have reported their runs before either of them writes the index."""
+    put(out, *(run(day, 100, A) for day in range(5)), run(9, 130, B))
+    assert new(out, A, others=[B]) == []
+    assert new(out, B, others=[A]) == ["job/009"]
+    assert new(out, C) == []
+
+
+def test_the_news_of_a_night_that_was_killed_are_those_of_the_next(out: Objects) -> None:
+    put(out, run(9, 130, A))
+    assert new(out, A) == []
+    put(out, *(run(day, 100, B) for day in range(5)))
+    assert new(out, B) == ["job/009"]  # killed before it announced this
+    assert new(out, others=[B]) == []
+    assert new(out, C, B) == ["job/009"]
+    assert new(out, C) == []
+
+
+def test_a_night_that_is_overtaken_keeps_its_news(out: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(out, *(run(day, 130 if day == 4 else 100) for day in range(8)))
+    still, answers = table.is_still, [False]
+
+    def overtaken(*arguments: Any) -> bool:
+        if answers and not answers.pop():
+            Book().write(out, Book().known(out))
+            return False
+        return still(*arguments)
+
+    monkeypatch.setattr(table, "is_still", overtaken)
+    assert new(out, A) == ["job/004"]
+
+
+@settings(max_examples=examples(15))
+@given(
+    steps=st.lists(st.integers(90, 140), min_size=1, max_size=16),
+    order=st.randoms(use_true_random=False),
+    parts=st.integers(1, 6),
+)
+def test_every_regression_is_announced_once_in_whatever_order_runs_come(steps: list[int], order: Any, parts: int) -> None:
+    """Each night announces the difference of the marks in the index."""
+    out = open_objects(f"memory://news-{order.random()}")
+    rows = [run(day, step) for day, step in enumerate(steps)]
+    order.shuffle(rows)
+    before: set[str] = set()
+    for number in range(parts):
+        some = [replace(row, night=f"{number:032x}") for row in rows[number::parts]]
+        put(out, *some)
+        announced = new(out, f"{number:032x}")
+        now = marked(out)
+        assert sorted(announced) == sorted(now - before)
+        before = now
+
+
+def marked(out: Objects) -> set[str]:
+    """Return the marked runs of the index."""
+    frame = pl.read_parquet(io.BytesIO(out.read("index.parquet")))
+    return set(frame.filter(pl.col("step_mark") == "regression")["id"].to_list())
+
+
+def test_regressions_of_all_ages_are_those_with_a_mark(out: Objects) -> None:
+    rows = [run(day, 130 if day in (4, 9) else 100) for day in range(60)]
+    put(out, *rows)
+    new(out, A)
+    frame = table.frame(rows, family=pl.Series(["job"] * len(rows)))
+    assert {one.id for one in history.regressions(frame, Settings())} == marked(out) == {"job/004", "job/009"}
