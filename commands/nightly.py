@@ -6,7 +6,6 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -45,12 +44,10 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
     from contextlib import AbstractContextManager
 
-    from ..nightly.addresses import Addresses
     from ..nightly.event_log import EventLog
-    from ..nightly.history import Finding, Settings
+    from ..nightly.history import Settings
     from ..nightly.model import ReportOptions, Row
     from ..nightly.night import Night, Wanted
-    from ..nightly.notify import Rule
     from ..nightly.run_night import Parts, Result
     from ..report_templates.text.look import Look
 
@@ -235,7 +232,7 @@ def _nightly(log: EventLog, source: str, quiet: bool, verbose: bool, as_json: bo
         rules = notify.load(options["attach"])
     with progress_line(quiet, verbose) as progress:
         if options["index_only"]:
-            ending: AbstractContextManager[Result] = nullcontext(course.index_only(wanted, parts))
+            ending: AbstractContextManager[Result] = course.index_only(wanted, parts, announces=rules is not None)
         else:
             progress("looking for runs", None)
             tell = partial(_report_progress, progress, quiet, log)
@@ -244,7 +241,8 @@ def _nightly(log: EventLog, source: str, quiet: bool, verbose: bool, as_json: bo
             progress("", None)
             index = course.displayed(out.place(places.INDEX_FILES[0]), wanted.options.redact)
             log.write("index_written", index=index, runs=len(result.rows))
-            rows = list(result.rows.values()) if options["index_only"] else [*result.night.rows, *result.taken_over]
+            new = [*result.night.rows, *result.taken_over]
+            rows = list(result.rows.values()) if options["index_only"] else new
             regressed = result.index.regressions if options["index_only"] else result.index.new
             # Alarms come first: a full disk must not hide them.
             matched = texts.matched(rows, [texts.regression_line(one) for one in regressed], fail_on)
@@ -252,7 +250,12 @@ def _nightly(log: EventLog, source: str, quiet: bool, verbose: bool, as_json: bo
                 echo(f"postrun: --fail-on: {matched}", err=True)
             if quiet and result.night.stopped is not None:
                 echo(f"postrun: the night ended early: {result.night.stopped}", err=True)
-            sent = [] if rules is None else _attach(rules, addresses, rows, regressed, options["families"], quiet, log)
+            sent = []
+            if rules is not None:
+                from ..nightly.sending import Sender
+
+                sender = Sender(rules, addresses, result.rows, options["families"], partial(_tell_ticket, quiet), _warn_of_ticket, log)
+                sent = sender.night(result.claims, new, result.index.new)
     _print(texts.lines(result, out), texts.summary(result, out, regressed, sent), as_json, quiet)
     for line in (
         () if quiet else (*map(texts.regression_line, regressed), *texts.notes(result), *texts.closed(wanted.out, wanted.options.mode))
@@ -260,7 +263,7 @@ def _nightly(log: EventLog, source: str, quiet: bool, verbose: bool, as_json: bo
         echo_line(f"note: {line}", err=True)
     unsent = any("error" in one for one in sent)
     if unsent:
-        echo("postrun: what could not be sent is sent, once, by another call with --index-only", err=True)
+        echo("postrun: the next call with --attach sends what could not be sent; --index-only sends it without reports", err=True)
     code = 3 if matched else 1 if unsent or result.night.stopped is not None else 0
     if options["metrics"] is not None:
         from ..nightly import prometheus
@@ -275,45 +278,13 @@ def _nightly(log: EventLog, source: str, quiet: bool, verbose: bool, as_json: bo
         sys.exit(code)
 
 
-def _attach(
-    rules: Sequence[Rule],
-    addresses: Addresses,
-    rows: Sequence[Row],
-    regressed: Sequence[Finding],
-    patterns: Sequence[re.Pattern[str]],
-    quiet: bool,
-    log: EventLog,
-) -> list[dict[str, str]]:
-    """Open or update every ticket; return the outcome of each, or its error.
+def _tell_ticket(quiet: bool, line: str) -> None:
+    if not quiet:
+        echo_line(f"ticket: {line}", err=True)
 
-    A server that does not answer gets one message, so that a night does not wait minutes for each of the others."""
-    from ..nightly import notify
-    from ..nightly.night import record_ticket
-    from ..tickets.http import TicketError, UnreachableError
 
-    sent = []
-    unreachable = set()
-    for action in notify.actions(rules, rows, regressed, patterns):
-        link = None
-        try:
-            if action.target.server in unreachable:
-                raise TicketError("not sent, because the server did not answer the message before")
-            link = None if action.row is None else addresses.of_ticket(action.row)
-            line, ticket = notify.send(action, addresses.out.read, link=link)
-            sent.append({"rule": action.rule, "to": action.target.text, "run": action.message.run, "outcome": line})
-            if action.row is not None:
-                record_ticket(addresses.out, action.row, ticket)
-            if not quiet:
-                echo_line(f"ticket: {line}", err=True)
-        except (PostrunError, OSError) as error:
-            if isinstance(error, UnreachableError):
-                unreachable.add(action.target.server)
-            signature = (link or "").partition("?")[2]  # a server may repeat what it refuses
-            text = str(error).replace(signature, "***") if signature else str(error)
-            echo(f"postrun: --attach: {action.rule}: {action.target.text}: {text}", err=True)
-            sent.append({"rule": action.rule, "to": action.target.text, "run": action.message.run, "error": text})
-        log.ticket(sent[-1])
-    return sent
+def _warn_of_ticket(line: str) -> None:
+    echo(f"postrun: --attach: {line}", err=True)
 
 
 def _wanted(source: str, options: dict[str, Any]) -> tuple[Wanted, tuple[str, ...]]:

@@ -23,6 +23,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from ..analysis.rules.engine.catalogue import PROFILER_REPORT
@@ -38,6 +39,7 @@ from ..tickets.systems import delivery
 from ..tickets.target import Target, parse
 from ..tickets.tracker import NewTicket, Tracker
 from .history import family_of
+from .outbox import Entry
 
 if TYPE_CHECKING:
     from .history import Finding
@@ -76,7 +78,8 @@ class Rule:
 @dataclass(frozen=True, slots=True)
 class Action:
     """One message to one target. ``ticket_key``: of the ticket to open or to find, if the target is a project. ``row``: of the
-    run whose report is linked; ``files``: formats to attach."""
+    run whose report is linked; ``files``: formats to attach. ``run``, ``reasons``: id of the run that it is about, and the first lines of
+    the message; ``number`` of runs in a summary, which is about none."""
 
     rule: str
     target: Target
@@ -87,6 +90,9 @@ class Action:
     files: tuple[str, ...] = ()
     issue_type: str | None = None
     ticket_labels: tuple[str, ...] = ()
+    run: str | None = None
+    reasons: tuple[str, ...] = ()
+    number: int = 1
 
 
 def load(path: Path, *, settings: ticket_settings.Settings | None = None) -> tuple[Rule, ...]:
@@ -159,16 +165,23 @@ def _rule(table: Any, where: str, limit: int) -> Rule:
 
 
 def actions(
-    rules: Sequence[Rule], rows: Sequence[Row], regressions: Iterable[Finding], patterns: Sequence[re.Pattern[str]] = ()
+    rules: Sequence[Rule],
+    rows: Sequence[Row],
+    regressions: Iterable[Finding],
+    patterns: Sequence[re.Pattern[str]] = (),
+    known: Mapping[str, Row] = MappingProxyType({}),
 ) -> list[Action]:
     """Return the actions rule by rule, one per ticket.
 
     Each is about the newest matching run and lists the others. They are in the order of the rows; one summary replaces those beyond the
-    limit. ``rows``: those that are new this night. ``patterns``: of --family."""
+    limit. ``rows``: those that are new this night. ``patterns``: of --family. ``known``: rows of all runs by id, for regressions of other
+    runs."""
     worse: dict[str, list[str]] = {}
     for regression in regressions:
         worse.setdefault(regression.id, []).append(regression.text)
-    runs = [_Run(row, family_of(row.name, row.id, row.labels, patterns), tuple(worse.get(row.id, ()))) for row in rows]
+    new = {row.id for row in rows}
+    others = [known[run_id] for run_id in worse if run_id not in new and run_id in known]
+    runs = [_run(row, patterns, tuple(worse.get(row.id, ())), row.id in new) for row in (*rows, *others)]
     planned = []
     for rule in rules:
         tickets: dict[str, list[_Match]] = {}
@@ -185,11 +198,16 @@ def actions(
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A run with its family and the texts of its regressions."""
+    """A run with its family and the texts of its regressions. ``new``: this night reported it."""
 
     row: Row
     family: str
     worse: tuple[str, ...]
+    new: bool
+
+
+def _run(row: Row, patterns: Sequence[re.Pattern[str]], worse: tuple[str, ...] = (), new: bool = True) -> _Run:
+    return _Run(row, family_of(row.name, row.id, row.labels, patterns), worse, new)
 
 
 _Match = tuple[_Run, tuple[str, ...]]
@@ -206,6 +224,8 @@ def _reasons(rule: Rule, run: _Run) -> tuple[str, ...]:
     if any(not fnmatch.fnmatchcase(row.labels.get(name, ""), pattern) or name not in row.labels for name, pattern in rule.labels):
         return ()
     reasons = list(run.worse) if rule.regression else []
+    if not run.new:
+        return tuple(reasons)
     if rule.failed and row.state == "failed":
         reasons.append(f"there is no report: {row.reason or 'no reason is known'}")
     issues = [name for name, verdict in row.verdicts.items() if verdict == "IssuesFound"]
@@ -217,10 +237,14 @@ def _reasons(rule: Rule, run: _Run) -> tuple[str, ...]:
 
 
 def _action(rule: Rule, newest: _Match, *others: _Match) -> Action:
-    run, reasons = newest
+    row = newest[0].row
+    return _about(rule, *newest, _listed(others, _OTHERS, "Also "), f"{rule.name}/{row.id}/{row.fingerprint}")
+
+
+def _about(rule: Rule, run: _Run, reasons: tuple[str, ...], more: tuple[str, ...], key: str) -> Action:
+    """Return the action about a run. ``more``: lines about other runs."""
     row = run.row
-    lines = (*reasons, *_listed(others, _OTHERS, "Also "))
-    message = replace(_message(row), key=f"{rule.name}/{row.id}/{row.fingerprint}", lines=lines)
+    message = replace(_message(row), key=key, lines=(*reasons, *more))
     parts = {
         "run": row.name or row.id,
         "family": run.family,
@@ -243,6 +267,8 @@ def _action(rule: Rule, newest: _Match, *others: _Match) -> Action:
         files=files,
         issue_type=rule.issue_type,
         ticket_labels=rule.ticket_labels,
+        run=row.id,
+        reasons=reasons,
     )
 
 
@@ -271,11 +297,33 @@ def _listed(matches: Sequence[_Match], most: int, prefix: str = "") -> tuple[str
 
 def _summary(rule: Rule, rest: Sequence[_Match]) -> Action:
     """One message for all runs beyond the limit."""
-    lines = _listed(rest, _SUMMARY_ROWS)
     digest = slug("\n".join(sorted(f"{run.row.id} {run.row.fingerprint}" for run, _ in rest)))
-    headline = f"{len(rest)} more runs matched the rule {rule.name} than tickets are opened for in one night ({rule.limit})."
-    message = Message(f"{rule.name}/summary/{digest}", f"{len(rest)} runs", "summary", headline, lines=lines)
-    return Action(rule.name, rule.target, plain(f"postrun: {rule.name}: {len(rest)} more runs"), message, f"{rule.name}/summary")
+    return _summary_of(rule, len(rest), _listed(rest, _SUMMARY_ROWS), f"{rule.name}/summary/{digest}")
+
+
+def _summary_of(rule: Rule, number: int, lines: tuple[str, ...], key: str) -> Action:
+    headline = f"{number} more runs matched the rule {rule.name} than tickets are opened for in one night ({rule.limit})."
+    message = Message(key, f"{number} runs", "summary", headline, lines=lines)
+    return Action(
+        rule.name, rule.target, plain(f"postrun: {rule.name}: {number} more runs"), message, f"{rule.name}/summary", number=number
+    )
+
+
+def entry(action: Action) -> Entry:
+    """Return what the outbox keeps of an action; :func:`restored` is the inverse."""
+    lines = action.message.lines[len(action.reasons) :]
+    return Entry(action.rule, action.message.key, action.run, action.reasons, lines, action.number)
+
+
+def restored(entry: Entry, rules: Sequence[Rule], rows: Mapping[str, Row], patterns: Sequence[re.Pattern[str]] = ()) -> Action | None:
+    """Return the action of a message that was not sent; None if its run is unknown.
+
+    ``rules``: with that of the entry."""
+    rule = next(rule for rule in rules if rule.name == entry.rule)
+    if entry.run is None:
+        return _summary_of(rule, entry.number, entry.more, entry.key)
+    row = rows.get(entry.run)
+    return None if row is None else _about(rule, _run(row, patterns), entry.reasons, entry.more, entry.key)
 
 
 def send(

@@ -44,12 +44,13 @@ class Parts:
 @dataclass(frozen=True, slots=True)
 class Result:
     """``rows``: of every run in the index, by id. ``index``: the data that was written. ``creates_once``: whether the output's store knows
-    conditional writes, on which nights at the same time rely. ``taken_over``: rows of the runs of nights that
-    ended before they announced them."""
+    conditional writes, on which nights at the same time rely. ``taken_over``: rows of the runs of nights that ended before they announced
+    them. ``claims``: of this call."""
 
     night: Night
     rows: Mapping[str, Row]
     index: Index
+    claims: Claims
     left_out: tuple[str, ...] = ()
     creates_once: bool = True
     taken_over: tuple[Row, ...] = ()
@@ -125,16 +126,23 @@ def full_night(
                 written = parts.index(out, rows, _turn(out, ended | {claims.night}))
             ids = {row.id for row in night.rows}
             taken_over = tuple(row for row in unannounced.rows_of(rows.values(), ended) if row.id not in ids)
-            yield Result(night, rows, written, (*night.not_read, *parts.refused), once, taken_over)
+            yield Result(night, rows, written, claims, (*night.not_read, *parts.refused), once, taken_over)
 
 
-def index_only(wanted: Wanted, parts: Parts) -> Result:
-    """Write the index without reports; it includes the runs that are still running."""
+@contextmanager
+def index_only(wanted: Wanted, parts: Parts, announces: bool = False) -> Iterator[Result]:
+    """Write the index without reports; it includes the runs that are still running.
+
+    ``announces``: the block announces the runs of nights that ended before they could."""
     night, out = look(wanted, parts)
     night.open += nights.running(night, places.options_digest(wanted.options))
-    with Claims(out) as claims, claims.alone(INDEX_CLAIM):
-        rows = everything(parts.known(out), night)
-        return Result(Night(), rows, parts.index(out, rows, _turn(out)), tuple(parts.refused))
+    nobody = frozenset[str]()
+    with Claims(out) as claims, unannounced.of_ended_nights(out, claims) if announces else nullcontext(nobody) as ended:
+        with claims.alone(INDEX_CLAIM):
+            rows = everything(parts.known(out), night)
+            written = parts.index(out, rows, _turn(out, ended))
+        taken_over = tuple(unannounced.rows_of(rows.values(), ended))
+        yield Result(Night(), rows, written, claims, tuple(parts.refused), taken_over=taken_over)
 
 
 def _turn(out: Objects, mine: frozenset[str] = frozenset()) -> Turn:

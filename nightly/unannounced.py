@@ -1,7 +1,8 @@
 """Runs that a night reported before it was killed, and announced to nobody: a claim per night below the output -> their rows.
 
 A night has its own claim while it works, and gives it back when the index is written, and its tickets and alarms are sent. The claim of a
-night that was ended before that stays and expires. The first night that takes it over announces the runs of that night with its own.
+night that was ended before that stays and expires. The first night that takes it over announces the runs of that night with its own, unless
+that night had already put its messages into its outbox (outbox.py), which is then sent.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from typing import Final
 from ..ingest.object_store.objects import Objects
 from .claims import Claims
 from .model import Row
+from .outbox import FILE as OUTBOX
+from .outbox import FOLDER
 
-FOLDER: Final = "nights"
 _CLAIM: Final = re.compile(rf"{FOLDER}/([0-9a-f]{{32}})\.claim\.json")
 
 
@@ -39,9 +41,12 @@ def announcing(claims: Claims, works: bool) -> Iterator[None]:
 def of_ended_nights(out: Objects, claims: Claims) -> Iterator[frozenset[str]]:
     """Take over the claims of ended nights, and yield the ids of these nights.
 
-    The claims are given back after the block; an exception leaves them to the next night."""
-    matches = (_CLAIM.fullmatch(file.path) for file in list(out.list(f"{FOLDER}/")))
-    ended = {match[1]: match[0] for match in matches if match and match[1] != claims.night and claims.take_over(match[0])}
+    Nights with an outbox have announced everything else. The claims are given back after the block; an exception leaves them to the next
+    night."""
+    paths = [file.path for file in list(out.list(f"{FOLDER}/"))]
+    done = {claims.night} | {match[1] for path in paths if (match := OUTBOX.fullmatch(path))}
+    matches = (_CLAIM.fullmatch(path) for path in paths)
+    ended = {match[1]: match[0] for match in matches if match and match[1] not in done and claims.take_over(match[0])}
     try:
         yield frozenset(ended)
     except BaseException:

@@ -20,6 +20,7 @@ from postrun.ingest.object_store.open import open_objects
 from postrun.nightly import index as indexes
 from postrun.nightly import night as nights
 from postrun.nightly import places, summary, table
+from postrun.nightly.claims import Claims
 from postrun.nightly.history import Settings
 from postrun.nightly.index import Book
 from postrun.nightly.metrics import with_limits
@@ -399,7 +400,7 @@ def test_runs_that_are_compared_with_none_are_named(out: Counting) -> None:
         assert "--family REGEX" in message
     book = Book()
     rows = dict(book.known(out))  # type: ignore[arg-type]
-    assert list(summary.notes(Result(nights.Night(), rows, book.write(out, rows)))) == [data["note"]]  # type: ignore[arg-type]
+    assert list(summary.notes(Result(nights.Night(), rows, book.write(out, rows), Claims(out)))) == [data["note"]]  # type: ignore[arg-type]
 
 
 def test_the_same_markers_give_the_same_files(out: Counting, tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ class Index:
 
 def ended(**more: Any) -> Ended:
     night = Night(rows=[row("a"), row("b", seconds=4), row("bad", state="failed", seconds=None, bytes=24)], faults={"bad": "timeout"})
-    result = Result(night, {}, Index())  # type: ignore[arg-type]
+    result = Result(night, {}, Index(), None)  # type: ignore[arg-type]
     return replace(Ended(result, night.rows, 0, 61.25, 1_795_243_200.5), **more)
 
 
@@ -282,63 +282,6 @@ def test_a_quiet_night_that_stops_early_names_the_reason(source: Path, tmp_path:
     done = nightly(*arguments)
     assert done.exit_code == 1
     assert done.stderr == "postrun: the night ended early: more than 0 runs failed (--max-failures)\n"
-
-
-def test_links_of_a_night_are_not_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """A presigned link opens the report for everyone, also one that a server repeats."""
-    from postrun.commands.nightly import _attach
-    from postrun.ingest.object_store.open import open_objects
-    from postrun.nightly import notify
-    from postrun.nightly.addresses import Addresses
-
-    links = []
-
-    def send(action: Any, read: Any, *, link: str) -> tuple[str, str]:
-        links.append(link)
-        if len(links) == 2:
-            raise PostrunError(f"the server refuses it (422: {link} is too long)")
-        return "any: jira:PERF: wrote a comment", "jira:PERF 7"
-
-    monkeypatch.setattr(Addresses, "of_ticket", lambda self, row: "https://store.example.org/report.html?X-Amz-Signature=5ecret")
-    monkeypatch.setattr(notify, "send", send)
-    rules = notify.rules({"rule": [{"name": "any", "to": "jira:PERF", "verdicts": ["any"], "per": "run"}]}, "rules.toml")
-    rows = [row(name, verdicts={"IOBottleneck": "IssuesFound"}) for name in "ab"]
-    with night_log(tmp_path / "log") as log:
-        done = _attach(rules, Addresses(open_objects(tmp_path)), rows, (), (), False, log)
-    assert links == ["https://store.example.org/report.html?X-Amz-Signature=5ecret"] * 2
-    first, second, _ = lines(tmp_path / "log")
-    assert (first["event"], first["outcome"]) == ("ticket", "any: jira:PERF: wrote a comment")
-    assert (second["event"], second["error"]) == (
-        "ticket_failed", "the server refuses it (422: https://store.example.org/report.html?*** is too long)"
-    )  # fmt: skip
-    assert "5ecret" not in (tmp_path / "log").read_text() + capsys.readouterr().err + json.dumps(done)
-
-
-def test_a_server_that_does_not_answer_gets_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Five tries of a minute each for all tickets of a night would take hours."""
-    from postrun.commands.nightly import _attach
-    from postrun.ingest.object_store.open import open_objects
-    from postrun.nightly import notify
-    from postrun.nightly.addresses import Addresses
-    from postrun.tickets.http import HttpError, UnreachableError
-
-    tried = []
-
-    def send(action: Any, read: Any, *, link: str) -> tuple[str, str]:
-        tried.append(action.target.text)
-        if action.target.kind == "gitea":
-            raise UnreachableError("no answer within 60 s; tried 5 times")
-        raise HttpError("refuses it", 422, "")
-
-    monkeypatch.setattr(notify, "send", send)
-    places = ("gitea:o/r", "gitea:o/another", "jira:PERF", "gitea:https://tickets.example.org/o/r/issues/7")
-    tables = [{"name": place, "to": place, "verdicts": ["any"], "per": "run"} for place in places]
-    rows = [row(name, verdicts={"IOBottleneck": "IssuesFound"}) for name in "ab"]
-    with night_log(None) as log:
-        sent = _attach(notify.rules({"rule": tables}, "rules.toml"), Addresses(open_objects(tmp_path)), rows, (), (), True, log)
-    assert tried == ["gitea:o/r", "jira:PERF", "jira:PERF", places[3]]
-    assert len(sent) == 2 * len(places)
-    assert sum("did not answer the message before" in one["error"] for one in sent) == 4
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,120 @@
+"""Messages of --attach that were not sent: a file per night below the output, whose messages the next call with --attach sends.
+
+A night writes its messages here before it sends the first, and removes each when it is sent. The claim of that night (unannounced.py)
+shows who is sending them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from ..ingest.object_store.objects import Objects
+from .claims import Claims
+
+FOLDER: Final = "nights"
+FILE: Final = re.compile(rf"{FOLDER}/([0-9a-f]{{32}})\.outbox\.json")
+LAYOUT: Final = "postrun.outbox/1"
+_MOST_BYTES: Final = 64 << 20  # 1,000 messages per rule, each with 200 lines
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A message to send. ``rule``: name of its rule. ``key``: of the message, by which a ticket system finds it again. ``run``: id of the
+    run that it is about; None for the summary of ``number`` runs. ``reasons``, ``more``: its lines, about this run and about others."""
+
+    rule: str
+    key: str
+    run: str | None
+    reasons: tuple[str, ...]
+    more: tuple[str, ...]
+    number: int = 1
+
+
+@dataclass(slots=True)
+class Outbox:
+    """The messages of one night that are not sent. ``damaged``: the file is not as a night writes it, and stays."""
+
+    out: Objects
+    night: str
+    entries: list[Entry]
+    damaged: bool = False
+
+    @property
+    def path(self) -> str:
+        return f"{FOLDER}/{self.night}.outbox.json"
+
+    def write(self) -> None:
+        value = {"layout": LAYOUT, "messages": [asdict(entry) for entry in self.entries]}
+        self.out.write(
+            self.path, json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace"), content_type="application/json"
+        )
+
+    def remove(self, entry: Entry) -> None:
+        """Note that a message is sent."""
+        self.entries.remove(entry)
+        self.write()
+
+
+@contextmanager
+def opened(box: Outbox, claims: Claims) -> Iterator[Outbox]:
+    """Have the claim of the outbox inside the block, and delete an empty one after it.
+
+    The claim goes before the file: a claim without a file would be that of a night that has announced nothing."""
+    yield box
+    claims.give_back(_claim(box.night))
+    if not box.entries and not box.damaged:
+        box.out.delete(box.path)
+
+
+def new(out: Objects, claims: Claims, entries: Sequence[Entry]) -> Outbox:
+    """Return the outbox of this night, which is written if it has messages."""
+    box = Outbox(out, claims.night, list(entries))
+    if entries:
+        claims.take(_claim(claims.night))
+        box.write()
+    return box
+
+
+def left(out: Objects, claims: Claims) -> Iterator[Outbox]:
+    """Yield the outboxes of earlier nights that nobody else sends now."""
+    nights = [match[1] for file in list(out.list(f"{FOLDER}/")) if (match := FILE.fullmatch(file.path))]
+    for night in nights:
+        if night != claims.night and claims.take(_claim(night)):
+            if out.head(f"{FOLDER}/{night}.outbox.json") is None:  # sent meanwhile
+                claims.give_back(_claim(night))
+            else:
+                yield _read(out, night)
+
+
+def _claim(night: str) -> str:
+    return f"{FOLDER}/{night}.claim.json"
+
+
+def _read(out: Objects, night: str) -> Outbox:
+    box = Outbox(out, night, [])
+    data = out.read(box.path, count=_MOST_BYTES + 1)
+    try:
+        value: Any = json.loads(data) if len(data) <= _MOST_BYTES else None
+        if value["layout"] != LAYOUT:
+            raise ValueError(value["layout"])
+        box.entries = [_entry(message) for message in value["messages"]]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        box.damaged = True
+    return box
+
+
+def _entry(value: dict[str, Any]) -> Entry:
+    """Return a message that was read. Raise ValueError for other content."""
+    texts = [value["rule"], value["key"], *value["reasons"], *value["more"], *([] if value["run"] is None else [value["run"]])]
+    if (
+        not all(isinstance(text, str) for text in texts)
+        or type(value["number"]) is not int
+        or (value["run"] is not None and not value["reasons"])
+    ):
+        raise ValueError("not a message")
+    return Entry(value["rule"], value["key"], value["run"], tuple(value["reasons"]), tuple(value["more"]), value["number"])

@@ -1,0 +1,105 @@
+"""The messages of a night: its actions and the outboxes of earlier nights -> tickets, mails and posts, each sent once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ..analysis.toolkit.wording import plural
+from ..errors import PostrunError
+from ..tickets.http import TicketError, UnreachableError
+from . import notify, outbox
+from .addresses import Addresses
+from .claims import Claims
+from .night import record_ticket
+
+if TYPE_CHECKING:
+    from .event_log import EventLog
+    from .history import Finding
+    from .model import Row
+
+
+@dataclass(slots=True)
+class Sender:
+    """``tell`` receives a line for each message that is sent, ``warn`` one for each problem. ``rows``: of all runs in the index. ``sent``:
+    the outcome of each message, or its error. A server that does not answer gets one message, so that no night waits minutes for each
+    other one."""
+
+    rules: Sequence[notify.Rule]
+    addresses: Addresses
+    rows: Mapping[str, Row]
+    patterns: Sequence[re.Pattern[str]]
+    tell: Callable[[str], None]
+    warn: Callable[[str], None]
+    log: EventLog
+    sent: list[dict[str, str]] = field(default_factory=list)
+    unreachable: set[str] = field(default_factory=set)
+
+    def night(self, claims: Claims, rows: Sequence[Row], regressions: Sequence[Finding]) -> list[dict[str, str]]:
+        """Send the messages of earlier nights, then those of this night.
+
+        ``rows``, ``regressions``: of this night."""
+        out = self.addresses.out
+        actions = notify.actions(self.rules, rows, regressions, self.patterns, self.rows)
+        mine = outbox.new(out, claims, [notify.entry(action) for action in actions])  # first: a night that is killed loses none
+        for box in outbox.left(out, claims):
+            with outbox.opened(box, claims):
+                self._earlier(box)
+        with outbox.opened(mine, claims):
+            for action, entry in zip(actions, list(mine.entries), strict=True):
+                self._send(action, mine, entry)
+        return self.sent
+
+    def _earlier(self, box: outbox.Outbox) -> None:
+        file = box.out.place(box.path)
+        if box.damaged:
+            self.warn(f"{file}: not as postrun nightly writes it, so the messages in it are not sent; remove it")
+        names = {rule.name for rule in self.rules}
+        for entry in list(box.entries):
+            if entry.rule not in names:
+                continue
+            action = notify.restored(entry, self.rules, self.rows, self.patterns)
+            if action is None:
+                self.warn(f"{entry.rule}: {entry.run}: not sent, because the run is not in the index anymore")
+                self._noted(box, entry)
+            else:
+                self._send(action, box, entry)
+        if rest := sum(entry.rule not in names for entry in box.entries):
+            self.warn(f"{file}: {plural(rest, 'message')} of rules that are not in this file; give their file, or remove this one")
+
+    def _send(self, action: notify.Action, box: outbox.Outbox, entry: outbox.Entry) -> None:
+        link, ticket, result = None, "", {"rule": action.rule, "to": action.target.text, "run": action.message.run}
+        try:
+            if action.target.server in self.unreachable:
+                raise TicketError("not sent, because the server did not answer the message before")
+            link = None if action.row is None else self.addresses.of_ticket(action.row)
+            result["outcome"], ticket = notify.send(action, self.addresses.out.read, link=link)
+        except (PostrunError, OSError) as error:
+            if isinstance(error, UnreachableError):
+                self.unreachable.add(action.target.server)
+            signature = (link or "").partition("?")[2]  # a server may repeat what it refuses
+            result["error"] = str(error).replace(signature, "***") if signature else str(error)
+            self.warn(f"{action.rule}: {action.target.text}: {result['error']}")
+        else:
+            self._noted(box, entry)
+            if action.row is not None:
+                self._recorded(action.row, ticket)
+            self.tell(result["outcome"])
+        self.sent.append(result)
+        self.log.ticket(result)
+
+    def _noted(self, box: outbox.Outbox, entry: outbox.Entry) -> None:
+        try:
+            box.remove(entry)
+        except (PostrunError, OSError) as error:
+            self.warn(f"{entry.rule}: sent, but this could not be noted, so the next night sends it again: {error}")
+
+    def _recorded(self, row: Row, ticket: str) -> None:
+        try:
+            record_ticket(self.addresses.out, row, ticket)
+        except (PostrunError, OSError) as error:
+            self.warn(
+                f"{ticket}: it links to the report of {row.id}, which could not be noted, so postrun nightly prune may remove it: {error}"
+            )

@@ -1,0 +1,280 @@
+"""Messages that a night could not send are sent by the next call, these and no others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from postrun.errors import InputError, PostrunError
+from postrun.ingest.object_store.objects import Objects
+from postrun.ingest.object_store.open import open_objects
+from postrun.nightly import notify
+from postrun.nightly.addresses import Addresses
+from postrun.nightly.claims import Claims
+from postrun.nightly.event_log import night_log
+from postrun.nightly.history import Finding
+from postrun.nightly.model import Row
+from postrun.nightly.sending import Sender
+from postrun.nightly.unannounced import announcing, of_ended_nights
+from postrun.tickets.http import HttpError, UnreachableError
+
+
+def row(name: str, **more: Any) -> Row:
+    base: dict[str, Any] = {"state": "reported", "kind": "traces", "fingerprint": "f", "options": "o", "bytes": 1000, "files": 1}
+    return Row(**{"id": name, **base, "verdicts": {"IOBottleneck": "IssuesFound"}, **more})
+
+
+def rules(*targets: str, **more: Any) -> tuple[notify.Rule, ...]:
+    return notify.rules({"rule": [{"name": place, "to": place, "verdicts": ["any"], "per": "run", **more} for place in targets]}, "r.toml")
+
+
+class Server:
+    """The messages that arrived. ``down`` decides for each whether its server fails, and how."""
+
+    def __init__(self) -> None:
+        self.arrived: list[tuple[str, str]] = []
+        self.keys: list[str] = []
+        self.down: Callable[[notify.Action], BaseException | None] = lambda action: None
+
+    def send(self, action: notify.Action, read: Any, *, link: str | None) -> tuple[str, str]:
+        if (error := self.down(action)) is not None:
+            raise error
+        self.arrived.append((action.rule, action.message.run))
+        self.keys.append(action.message.key)
+        return "commented", "jira:PERF 7"
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Server:
+    server = Server()
+    monkeypatch.setattr(notify, "send", server.send)
+    return server
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Objects:
+    return open_objects(tmp_path / "out")
+
+
+@contextmanager
+def sender(out: Objects, of_rules: tuple[notify.Rule, ...], known: list[Row], warnings: list[str] | None = None) -> Iterator[Sender]:
+    with night_log(None) as log:
+        rows = {one.id: one for one in known}
+        warn = [].append if warnings is None else warnings.append
+        yield Sender(of_rules, Addresses(out), rows, (), lambda line: None, warn, log)
+
+
+def send(
+    out: Objects, of_rules: tuple[notify.Rule, ...], new: list[Row], known: list[Row] | None = None, warnings: list[str] | None = None
+) -> list[dict[str, str]]:
+    """Send as a night that has reported ``new``."""
+    with Claims(out) as claims, announcing(claims, bool(new)), sender(out, of_rules, known or new, warnings) as messages:
+        return messages.night(claims, new, ())
+
+
+def unreachable(action: notify.Action) -> UnreachableError:
+    return UnreachableError("no answer within 60 s; tried 5 times")
+
+
+def test_only_messages_that_were_not_sent_are_sent_later(out: Objects, server: Server) -> None:
+    rows = [row(name) for name in "abc"]
+    server.down = lambda action: HttpError("busy", 503, "") if action.run == "b" else None
+    first = send(out, rules("jira:PERF"), rows)
+    assert [("error" in one, one["run"]) for one in first] == [(False, "a"), (True, "b"), (False, "c")]
+    assert len(list(out.list("nights/"))) == 1
+    server.down = lambda action: None
+    newer = [*rows, row("d")]
+    assert [one["run"] for one in send(out, rules("jira:PERF"), [newer[-1]], newer)] == ["b", "d"]
+    assert [run for _, run in server.arrived] == ["a", "c", "b", "d"]
+    assert list(out.list()) == []
+    assert send(out, rules("jira:PERF"), [], newer) == []
+
+
+def test_a_message_that_is_sent_later_is_the_same(out: Objects, server: Server) -> None:
+    rows = [replace(row(name), state="failed", reason="cut off", verdicts={}) for name in ("gpt-1", "gpt-2", "gpt-3")]
+    of_rules = rules("jira:PERF", failed=True, per="family", title="{family}: {reason}")
+    sent: list[notify.Action] = []
+    server.down = lambda action: (sent.append(action), unreachable(action))[1]
+    send(out, of_rules, rows)
+    server.down = lambda action: (sent.append(action), None)[1]
+    send(out, of_rules, [], rows)
+    assert sent[0] == sent[1]
+    assert sent[0].message.lines[1:] == ("Also gpt-2: there is no report: cut off", "Also gpt-3: there is no report: cut off")
+
+
+def test_a_summary_of_many_is_sent_later(out: Objects, server: Server) -> None:
+    rows = [row(f"r{number}") for number in range(5)]
+    sent: list[notify.Action] = []
+    server.down = lambda action: (sent.append(action), unreachable(action))[1]
+    of_rules = rules("jira:PERF", limit=2)
+    send(out, of_rules, rows)
+    server.down = lambda action: (sent.append(action), None)[1]
+    send(out, of_rules, [], rows)
+    assert [action.message.run for action in sent] == ["r0", "r0", "4 runs"]
+    assert sent[2].message.lines == tuple(f"r{number}: issues found by IOBottleneck" for number in range(1, 5))
+    assert sent[2] == notify.actions(of_rules, rows, ())[1]
+
+
+def test_a_night_that_is_killed_between_two_messages_repeats_none(out: Objects, server: Server) -> None:
+    """The second message arrived; its key shows the ticket system that it is known."""
+    rows = [row(name) for name in "abc"]
+
+    def killed(action: notify.Action) -> BaseException | None:
+        if action.run != "b":
+            return None
+        server.arrived.append((action.rule, action.message.run))
+        server.keys.append(action.message.key)
+        return KeyboardInterrupt()
+
+    server.down = killed
+    with pytest.raises(KeyboardInterrupt):
+        send(out, rules("jira:PERF"), rows)
+    server.down = lambda action: None
+    with Claims(out) as claims, of_ended_nights(out, claims) as ended:
+        assert ended == frozenset()  # its messages are in its outbox
+    send(out, rules("jira:PERF"), [], rows)
+    assert [run for _, run in server.arrived] == ["a", "b", "b", "c"]
+    assert server.keys[1] == server.keys[2]
+    assert list(out.list()) == []
+
+
+def test_an_outbox_that_another_night_sends_is_left_alone(out: Objects, server: Server) -> None:
+    rows = [row(name) for name in "ab"]
+    during: list[list[dict[str, str]]] = []
+
+    def meanwhile(action: notify.Action) -> None:
+        if not during:
+            during.append([])
+            server.down = lambda action: None
+            during[0] = send(out, rules("jira:PERF"), [], rows)
+
+    server.down = meanwhile
+    send(out, rules("jira:PERF"), rows)
+    assert during == [[]]
+    assert [run for _, run in server.arrived] == ["a", "b"]
+
+
+def test_messages_of_another_file_of_rules_wait_for_it(out: Objects, server: Server) -> None:
+    rows, warnings = [row("a")], list[str]()
+    server.down = unreachable
+    send(out, rules("jira:PERF", "gitlab:group/project"), rows)
+    server.down = lambda action: None
+    send(out, rules("jira:PERF"), [], rows, warnings)
+    assert server.arrived == [("jira:PERF", "a")]
+    assert len(warnings) == 1
+    assert "1 message of rules that are not in this file" in warnings[0]
+    send(out, rules("gitlab:group/project"), [], rows)
+    assert server.arrived == [("jira:PERF", "a"), ("gitlab:group/project", "a")]
+
+
+def test_a_run_that_is_forgotten_is_named(out: Objects, server: Server) -> None:
+    warnings: list[str] = []
+    server.down = unreachable
+    send(out, rules("jira:PERF"), [row("a")])
+    send(out, rules("jira:PERF"), [], [row("b")], warnings)
+    assert warnings == ["jira:PERF: a: not sent, because the run is not in the index anymore"]
+    assert list(out.list()) == []
+
+
+MESSAGE = {"rule": "jira:PERF", "key": "k", "run": "a", "reasons": ["slow"], "more": [], "number": 1}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"", b"{", b"[]", b"null", b"\xff", b'{"layout": "postrun.outbox/1"}', b"[" * 100_000,
+        json.dumps({"layout": "postrun.outbox/2", "messages": []}).encode(),
+        *(json.dumps({"layout": "postrun.outbox/1", "messages": [MESSAGE | more]}).encode() for more in (
+            {"rule": 1}, {"key": None}, {"run": 7}, {"reasons": "slow", "run": 1}, {"reasons": []}, {"reasons": [None]}, {"more": None},
+            {"number": "1"}, {"number": True},
+        )),
+        json.dumps({"layout": "postrun.outbox/1", "messages": MESSAGE}).encode(),
+    ],
+)  # fmt: skip
+def test_a_damaged_outbox_is_named_and_ends_no_night(content: bytes, out: Objects, server: Server) -> None:
+    path, warnings = f"nights/{'0' * 32}.outbox.json", list[str]()
+    out.write(path, content)
+    send(out, rules("jira:PERF"), [row("b")], [row("a"), row("b")], warnings)
+    assert server.arrived == [("jira:PERF", "b")]
+    assert len(warnings) == 1
+    assert f"{path}: not as postrun nightly writes it, so the messages in it are not sent; remove it" in warnings[0]
+    assert [file.path for file in out.list()] == [path]
+    out.write(path, json.dumps({"layout": "postrun.outbox/1", "messages": [MESSAGE]}).encode())
+    send(out, rules("jira:PERF"), [], [row("a")])
+    assert server.arrived[1:] == [("jira:PERF", "a")]
+
+
+def test_a_message_that_cannot_be_noted_is_reported(out: Objects, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    warnings: list[str] = []
+    write = out.write
+
+    def full(path: str, data: Any, **more: Any) -> Any:
+        if server.arrived:
+            raise InputError("the store is full")
+        return write(path, data, **more)
+
+    monkeypatch.setattr(out, "write", full)
+    sent = send(out, rules("jira:PERF"), [row("a")], warnings=warnings)
+    assert sent == [{"rule": "jira:PERF", "to": "jira:PERF", "run": "a", "outcome": "commented"}]
+    assert warnings == ["jira:PERF: sent, but this could not be noted, so the next night sends it again: the store is full"]
+
+
+def test_a_regression_of_a_run_of_an_earlier_night_is_sent_without_its_issues(out: Objects, server: Server) -> None:
+    regression = Finding("regression", "old", "old", "12% slower", 3, metric="step")
+    of_rules = rules("jira:PERF", regression=True)
+    (action,) = notify.actions(of_rules, [], [regression], (), {"old": row("old")})
+    assert action.message.lines == ("12% slower",)
+    assert notify.actions(rules("jira:PERF"), [], [regression], (), {"old": row("old")}) == []
+    (action,) = notify.actions(of_rules, [row("old")], [regression], (), {"old": row("old")})
+    assert action.message.lines == ("12% slower", "issues found by IOBottleneck")
+
+
+def test_links_of_a_night_are_not_logged(out: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A presigned link opens the report for everyone, also one that a server repeats."""
+    links: list[str] = []
+
+    def send(action: Any, read: Any, *, link: str) -> tuple[str, str]:
+        links.append(link)
+        if len(links) == 2:
+            raise PostrunError(f"the server refuses it (422: {link} is too long)")
+        return "any: jira:PERF: wrote a comment", "jira:PERF 7"
+
+    monkeypatch.setattr(Addresses, "of_ticket", lambda self, row: "https://store.example.org/report.html?X-Amz-Signature=5ecret")
+    monkeypatch.setattr(notify, "send", send)
+    rows, lines = [row(name) for name in "ab"], list[str]()
+    with night_log(tmp_path / "log") as log, Claims(out) as claims:
+        messages = Sender(rules("jira:PERF"), Addresses(out), {}, (), lines.append, lines.append, log)
+        done = messages.night(claims, rows, ())
+    assert links == ["https://store.example.org/report.html?X-Amz-Signature=5ecret"] * 2
+    first, second, _ = map(json.loads, (tmp_path / "log").read_text().splitlines())
+    assert (first["event"], first["outcome"]) == ("ticket", "any: jira:PERF: wrote a comment")
+    assert (second["event"], second["error"]) == (
+        "ticket_failed", "the server refuses it (422: https://store.example.org/report.html?*** is too long)"
+    )  # fmt: skip
+    outbox = next(out.read(file.path).decode() for file in out.list("nights/"))
+    assert "5ecret" not in (tmp_path / "log").read_text() + "".join(lines) + json.dumps(done) + outbox
+
+
+def test_a_server_that_does_not_answer_gets_one_message(out: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five tries of a minute each for all tickets of a night would take hours."""
+    tried = []
+
+    def send(action: Any, read: Any, *, link: str) -> tuple[str, str]:
+        tried.append(action.target.text)
+        if action.target.kind == "gitea":
+            raise UnreachableError("no answer within 60 s; tried 5 times")
+        raise HttpError("refuses it", 422, "")
+
+    monkeypatch.setattr(notify, "send", send)
+    targets = ("gitea:o/r", "gitea:o/another", "jira:PERF", "gitea:https://tickets.example.org/o/r/issues/7")
+    rows = [row(name) for name in "ab"]
+    with Claims(out) as claims, sender(out, rules(*targets), rows) as messages:
+        sent = messages.night(claims, rows, ())
+    assert tried == ["gitea:o/r", "jira:PERF", "jira:PERF", targets[3]]
+    assert len(sent) == 2 * len(targets)
+    assert sum("did not answer the message before" in one["error"] for one in sent) == 4
