@@ -20,7 +20,7 @@ import click
 from .commands.lazy import LazyGroup
 from .commands.parts import commands_of
 from .errors import PostrunError, Terminated, database_problem
-from .messages import echo
+from .messages import echo, lost
 
 # Name of a command, of its module in commands/, and of the object there -> its short help.
 LAZY_COMMANDS = {
@@ -44,6 +44,21 @@ class _Group(LazyGroup):
     """Turns every failure into one clear message and the documented exit code."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run a command. A result that could not be printed makes a success exit code 1."""
+        result, code = None, 0
+        try:
+            result = self._main(*args, **kwargs)
+        except SystemExit as error:
+            code = error.code if isinstance(error.code, int) else bool(error.code)
+        if missing := lost():
+            echo(f"postrun: {'; '.join(missing)}; a part of the result is not printed", err=True)
+            lost()
+            code = code or 1
+        if code:
+            sys.exit(code)
+        return result
+
+    def _main(self, *args: Any, **kwargs: Any) -> Any:
         try:
             return super().main(*args, **{**kwargs, "standalone_mode": False})
         except click.ClickException as error:

@@ -16,6 +16,8 @@ _UNSAFE: Final = re.compile(
     "\u2028\u2029\ud800-\udfff]"  # line and paragraph separator; bytes of a file name that are not UTF-8
 )
 
+_lost: dict[str, str] = {}  # stream of this process -> the reason why a text is missing in it
+
 
 def escape_of(character: str) -> str:
     """Write a character like Python: ``\\x1b``, ``\\u6570``, ``\\U0001f680``."""
@@ -61,5 +63,17 @@ def _write(text: str, *, err: bool) -> None:
     if stream is None:  # closed when the process started
         return
     encoding = stream.encoding or "utf-8"
-    stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
-    stream.flush()
+    try:
+        stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        stream.flush()
+    except OSError as error:
+        _lost.setdefault("standard error" if err else "standard output", error.strerror or str(error))
+
+
+def lost() -> list[str]:
+    """Return what could not be printed since the last call, and why.
+
+    A stream that is full or closed ends no command: alarms and exit codes come after the results."""
+    lines = [f"{stream}: {reason}" for stream, reason in _lost.items()]
+    _lost.clear()
+    return lines
