@@ -22,7 +22,7 @@ from ..garbage import collected_rarely
 from ..ingest.object_store.objects import ObjectInfo, Objects, ObjectStoreError
 from ..ingest.object_store.urls import is_url
 from ..version import REPORT, __version__
-from . import hard_limit, left_out, places, reasons
+from . import hard_limit, left_out, places, reasons, unreadable
 from .claims import Claims
 from .discover import found_runs, to_look_at, with_these
 from .model import FoundRun, ReportOptions, Row, Task, row_of
@@ -126,8 +126,9 @@ def plan(source: Objects, out: Objects, wanted: Wanted, known: Mapping[str, Row]
         objects = reports.watch(listing if wanted.run_stores else stores.watch(listing))
         return found_runs(objects, now_ns=wanted.now_ns, settle_ns=wanted.settle_ns, exclude=report_folders)
 
+    damaged: list[str] = []
     with collected_rarely():
-        for run in real_runs(source, shard.runs(search, _listing(source, wanted, shard)), known):
+        for run in real_runs(source, shard.runs(search, _listing(source, wanted, shard)), known, damaged):
             seen.add(run.id)
             if lets_in(run, wanted, shard):
                 night.decisions.append(decide(run, known.get(run.id), digest, wanted))
@@ -135,6 +136,7 @@ def plan(source: Objects, out: Objects, wanted: Wanted, known: Mapping[str, Row]
     night.not_read = (
         *(left_out.nsight_note(one.id) for one in reports.runs(seen) if lets_in(one, wanted, shard)),
         *(left_out.store_note(one.id) for one in stores.runs(seen) if lets_in(one, wanted, shard)),
+        *damaged,
         *(line.removeprefix(source.place("")) if not line.startswith(source.place(": ")) else line for line in source.left_out),
     )
     listed = (run for run in known if wanted.prefixes is None or run.startswith(wanted.prefixes))
@@ -195,10 +197,11 @@ def decide(run: FoundRun, row: Row | None, digest: str, wanted: Wanted) -> Decis
     return Decision(kept, why, row, len(run.objects), run.bytes, run.modified_ns)
 
 
-def real_runs(source: Objects, runs: Iterable[FoundRun], known: Mapping[str, Row]) -> Iterator[FoundRun]:
+def real_runs(source: Objects, runs: Iterable[FoundRun], known: Mapping[str, Row], damaged: list[str]) -> Iterator[FoundRun]:
     """Yield the runs without files that only look like a run's.
 
-    If no file of a run begins like one, the run stores next to it are the runs."""
+    If no file of a run begins like one, the run stores next to it are the runs. ``damaged`` receives a line for each file for which that is
+    the reason."""
     doubtful = []
     for run in runs:
         complete_run = with_these(run, run.perhaps)
@@ -208,19 +211,25 @@ def real_runs(source: Objects, runs: Iterable[FoundRun], known: Mapping[str, Row
             yield complete_run
     if doubtful:
         with ThreadPoolExecutor(_LOOKS) as looking:
-            for real in looking.map(lambda run: _looked_at(source, run), doubtful):
+            for real, lines in looking.map(lambda run: _looked_at(source, run), doubtful):
+                damaged += lines
                 yield from real
 
 
-def _looked_at(source: Objects, run: FoundRun) -> tuple[FoundRun, ...]:
-    files = to_look_at(run)
-    if files and not any(_begins_like_a_trace(source, one) for one in files):
-        return run.stores
-    return (with_these(run, [one for one in run.perhaps if _begins_like_a_trace(source, one)]),)
+def _looked_at(source: Objects, run: FoundRun) -> tuple[tuple[FoundRun, ...], list[str]]:
+    """Return the runs, and the damaged files that may be the reason for finding none."""
+    files, heads = to_look_at(run), dict[str, bytes]()
+    if files and not any(_begins_like_a_trace(source, one, heads) for one in files):
+        sizes = {one.path: one.size for one in files} if run.complete else {}  # else one is being written
+        reasons_of = {path: unreadable.reason(path, heads[path], len(heads[path]) == size) for path, size in sizes.items()}
+        return run.stores, [f"{path}: {reason}" for path, reason in reasons_of.items() if reason is not None]
+    return (with_these(run, [one for one in run.perhaps if _begins_like_a_trace(source, one, heads)]),), []
 
 
-def _begins_like_a_trace(source: Objects, info: ObjectInfo) -> bool:
-    """Decide whether a file begins like a run's file, whatever its name."""
+def _begins_like_a_trace(source: Objects, info: ObjectInfo, heads: dict[str, bytes]) -> bool:
+    """Decide whether a file begins like a run's file, whatever its name.
+
+    ``heads`` receives its first bytes."""
     from pathlib import Path
 
     from ..ingest.discover import format_of
@@ -230,6 +239,7 @@ def _begins_like_a_trace(source: Objects, info: ObjectInfo) -> bool:
         head = source.read(info.path, count=_HEAD)
     except ObjectStoreError:
         return True  # the report names the problem
+    heads[info.path] = head
     with temporary.Folder() as folder:
         file = Path(folder) / info.path.rpartition("/")[2]
         file.write_bytes(head)

@@ -21,7 +21,7 @@ SURE = {"recording": "h.1.2.prt", "hosted": "system/incremental/1772531220.algo-
 
 def _find(folder: Path, known: dict[str, Row] | None = None) -> dict[str, FoundRun]:
     source = open_objects(str(folder))
-    actual = list(real_runs(source, found_runs(source.list(), now_ns=2**62, settle_ns=0), known or {}))
+    actual = list(real_runs(source, found_runs(source.list(), now_ns=2**62, settle_ns=0), known or {}, []))
     return {run.id: run for run in actual}
 
 
@@ -81,7 +81,7 @@ def test_a_run_is_not_complete_while_a_log_of_it_is_written(tmp_path: Path) -> N
         listing = list(source.list())
         at = {one.path: old + 10**12 if one.path == fresh else old for one in listing}
         moved = [replace(one, modified_ns=at[one.path]) for one in listing]
-        (run,) = real_runs(source, found_runs(moved, now_ns=old + 2 * 10**12, settle_ns=3 * 10**12 // 2), {})
+        (run,) = real_runs(source, found_runs(moved, now_ns=old + 2 * 10**12, settle_ns=3 * 10**12 // 2), {}, [])
         return run.complete
 
     assert [complete("j/gpu.log"), complete("j/train-gpu.log")] == [False, True]
