@@ -34,6 +34,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, Literal
 
+from ..ingest.object_store.folder import is_local
 from ..ingest.object_store.objects import ObjectInfo
 from .model import FoundRun, Kind
 
@@ -295,13 +296,20 @@ def with_these(run: FoundRun, files: Sequence[ObjectInfo]) -> FoundRun:
     return FoundRun(run.id, run.kind, objects, complete, fingerprint(objects))
 
 
-def fingerprint(objects: Iterable[ObjectInfo]) -> str:
-    """Return a hex digest over path, size and ETag (or time of writing), in order."""
+def fingerprint(objects: Iterable[ObjectInfo], *, inodes: bool = False) -> str:
+    """Return a hex digest over path, size and ETag (or time of writing), in order.
+
+    Of local files the time of writing counts, which a copy keeps. ``inodes``: also their inodes, as in reports of earlier versions."""
     digest = hashlib.sha256()
     for file in objects:
-        version = file.modified_ns if file.etag is None else file.etag
+        version = file.modified_ns if file.etag is None or (not inodes and is_local(file)) else file.etag
         digest.update(f"{file.path}\0{file.size}\0{version}\n".encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
+
+
+def is_of(run: FoundRun, digest: str) -> bool:
+    """Decide whether a fingerprint is that of the run, also one of earlier versions."""
+    return digest == run.fingerprint or (any(map(is_local, run.objects[:1])) and digest == fingerprint(run.objects, inodes=True))
 
 
 # The objects of a folder follow each other, so the results for their folder are cached.

@@ -24,7 +24,7 @@ from ..ingest.object_store.urls import is_url
 from ..version import REPORT, __version__
 from . import hard_limit, left_out, places, reasons, unreadable
 from .claims import Claims
-from .discover import found_runs, to_look_at, with_these
+from .discover import found_runs, is_of, to_look_at, with_these
 from .model import FoundRun, ReportOptions, Row, Task, row_of
 from .shards import Shard
 
@@ -181,7 +181,7 @@ def decide(run: FoundRun, row: Row | None, digest: str, wanted: Wanted) -> Decis
     why: Why
     if row is None:
         why = "new" if run.complete else "running"
-    elif row.fingerprint != run.fingerprint:
+    elif not is_of(run, row.fingerprint):
         why = "changed" if run.complete else "running"
     elif row.options != digest:
         why = "other options"
@@ -205,7 +205,7 @@ def real_runs(source: Objects, runs: Iterable[FoundRun], known: Mapping[str, Row
     doubtful = []
     for run in runs:
         complete_run = with_these(run, run.perhaps)
-        if (run.perhaps or to_look_at(run)) and (run.id not in known or known[run.id].fingerprint != complete_run.fingerprint):
+        if (run.perhaps or to_look_at(run)) and (run.id not in known or not is_of(complete_run, known[run.id].fingerprint)):
             doubtful.append(run)
         else:
             yield complete_run

@@ -385,6 +385,12 @@ def _etag(status: os.stat_result) -> str:
     return f'"{status.st_ino:x}-{status.st_size:x}-{status.st_mtime_ns:x}"'
 
 
+def is_local(info: ObjectInfo) -> bool:
+    """Decide whether an object is a local file, by its ETag."""
+    etag = info.etag or ""
+    return etag.count("-") == 2 and etag.endswith(f'-{info.size:x}-{info.modified_ns:x}"')
+
+
 def _hidden(entry: os.DirEntry[str]) -> bool:
     return entry.name.startswith(OURS) and not (entry.name == MARKS and entry.is_dir(follow_symlinks=False))
 
