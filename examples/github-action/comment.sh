@@ -18,7 +18,7 @@ request() {
 }
 
 jq -n --rawfile text "$1" --arg marker "$marker" --arg run "$run" \
-  '{body: ($marker + "\n" + $text + "\n\nAll files of the comparison: [this run](" + $run + ").\n")}' > "$work/body.json"
+  '{body: ($marker + "\n" + $text + "\n\nFiles and messages of the comparison: [this run](" + $run + ").\n")}' > "$work/body.json"
 
 # Only a comment of our user counts: anybody can write the marker.
 id= page=1 count=100

@@ -131,7 +131,7 @@ def test_the_comment_is_written_once_and_updated(runner: Runner, github: FakeGit
     (comment,) = github.written.values()
     assert comment["body"] == (
         "<!-- postrun compare comparison -->\n**slower** by 12%\n\n\n"
-        "All files of the comparison: [this run](https://github.com/owner/repo/actions/runs/99).\n"
+        "Files and messages of the comparison: [this run](https://github.com/owner/repo/actions/runs/99).\n"
     )
     assert [request.method for request in github.requests] == ["GET", "POST", "GET", "PATCH"]
     assert FakeGitHub.token not in runner.printed
@@ -155,14 +155,30 @@ def test_the_exit_code_decides_at_the_end(runner: Runner, github: FakeGitHub, co
     """After a match of fail-on the comment and the files are still written."""
     assert with_code(runner, code).run(**INPUTS) == code
     assert runner.context["steps.compare.outputs.exit-code"] == str(code)
-    assert (len(github.written), len(runner.used)) == ((1, 1) if code <= 3 else (0, 0))
+    assert (len(github.written), len(runner.used)) == (1, int(code <= 3))
 
 
 def test_a_comparison_of_an_earlier_call_is_not_posted(runner: Runner, github: FakeGitHub) -> None:
     (runner.work / "postrun-comparison").mkdir()
     (runner.work / "postrun-comparison" / "comparison.md").write_text("old")
     assert with_code(runner, 4).run(**INPUTS) == 4
-    assert github.written == {}
+    (comment,) = github.written.values()
+    assert "old" not in comment["body"]
+
+
+@pytest.mark.parametrize("code", [4, 130])
+def test_a_comment_does_not_keep_the_comparison_of_an_earlier_commit(runner: Runner, github: FakeGitHub, code: int) -> None:
+    assert runner.run(**INPUTS) == 0
+    assert with_code(runner, code).run(**INPUTS) == code
+    (comment,) = github.written.values()
+    assert comment["body"] == (
+        f"<!-- postrun compare comparison -->\n**No comparison:** `postrun compare` ended with exit code {code}."
+        " Its messages are in the log of the job.\n\n\n"
+        "Files and messages of the comparison: [this run](https://github.com/owner/repo/actions/runs/99).\n"
+    )
+    assert with_code(runner, 0).run(**INPUTS) == 0
+    (comment,) = github.written.values()
+    assert "**slower** by 12%" in comment["body"]
 
 
 @pytest.mark.parametrize("status", [403, 404, 500])
