@@ -33,7 +33,7 @@ class Addresses:
         file = file_of(row)
         if file is None:
             return None
-        path = f"{places.latest_folder(row.id)}/{file}"
+        path = path_of(row, file)
         if self.presigned_s is not None:
             return self.out.signed(path, self.presigned_s)
         return filled(self.template, path) if self.template else self.out.place(path)
@@ -44,6 +44,13 @@ def file_of(row: Row) -> str | None:
     if row.folder is None or row.state != "reported":
         return None
     return next((f"report.{kind}" for kind in _FIRST if f"report.{kind}" in row.written), None)
+
+
+def path_of(row: Row, file: str) -> str:
+    """Return the path below the output of a file of a run, at the address that stays.
+
+    A failed run has its log in the folder of its version only, and may have a former report at the other address."""
+    return f"{places.latest_folder(row.id) if row.state == 'reported' else row.folder}/{file}"
 
 
 def template(text: str) -> str:

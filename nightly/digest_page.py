@@ -8,8 +8,7 @@ from ..report_templates.output import pages, styles
 from ..report_templates.text.formats import clip, percent
 from ..report_templates.text.look import Look
 from . import digest_text as texts
-from . import places
-from .addresses import PATH, file_of, filled
+from .addresses import PATH, file_of, filled, path_of
 from .digest import Digest, Job
 from .model import Row
 
@@ -62,4 +61,4 @@ def _named(digest: Digest, row: Row | None, run_id: str) -> dict[str, Any]:
 def link(digest: Digest, row: Row) -> str | None:
     """Return the address of the newest report of a run, which stays; None without one."""
     file = file_of(row)
-    return filled(digest.base_url or PATH, f"{places.latest_folder(row.id)}/{file}") if file else None
+    return filled(digest.base_url or PATH, path_of(row, file)) if file else None

@@ -23,7 +23,7 @@ from ..ingest.object_store.objects import ObjectInfo, Objects, ObjectStoreError
 from ..report_templates.text.look import Look
 from . import night as nights
 from . import places, reasons, table
-from .addresses import file_of, filled
+from .addresses import file_of, filled, path_of
 from .history import Family, Finding, History, Settings, family_of, history
 from .index_model import Index
 from .model import Row
@@ -280,7 +280,7 @@ def _part(name: str, values: Iterable[Any]) -> str:
 
 
 def _run(index: Index, row: Row) -> dict[str, Any]:
-    url = filled(index.base_url, f"{places.latest_folder(row.id)}/{file}") if index.base_url and (file := file_of(row)) else None
+    url = filled(index.base_url, path_of(row, file)) if index.base_url and (file := file_of(row)) else None
     return _short(row.to_json() | dict(index.added.get(row.id, {})) | {"url": url})
 
 

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from ..analysis.rules.engine.catalogue import PROFILER_REPORT, RULES
 from ..report_templates.text.formats import UNKNOWN, clip, count, duration, ended, moment, percent, plural, signed_percent
 from ..report_templates.text.signs import ERROR, FINE, ISSUE, NOT_EVALUATED
-from .addresses import PATH, file_of, filled
+from .addresses import PATH, file_of, filled, path_of
 from .page_head import first_sentence
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ _MOST_ISSUES: Final = 3  # rules that a row without a family names
 
 def link(index: Index, row: Row, file: str) -> str:
     """Return the URL of a report's file: relative, or by --base-url."""
-    return filled(index.base_url or PATH, f"{row.folder}/{file}")
+    return filled(index.base_url or PATH, path_of(row, file))
 
 
 def report_link(index: Index, row: Row | None) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -93,15 +94,17 @@ def test_latest_has_the_newest_report_and_older_ones_stay(tmp_path: Path) -> Non
 
 
 def test_the_index_has_the_address_of_each_report(tmp_path: Path) -> None:
-    """Programs get the address that stays, the page that of a version."""
+    """Programs and people get the address that stays; a log is at its version alone."""
     out = open_objects(tmp_path)
-    for run in (row("a b", written=("report.html",)), row("bad", state="failed", folder=None)):
+    log = row("log", state="failed", written=("postrun.log",))
+    for run in (row("a b", written=("report.html",)), row("bad", state="failed", folder=None), log):
         out.write(places.done(run.id), marker(run))
     book = Book(base_url="https://x.org/open?file={path}")
     book.write(out, book.known(out))
     runs = {run["id"]: run.get("url") for run in json.loads(out.read("index.json"))["runs"]}
-    assert runs == {"a b": "https://x.org/open?file=runs/a%20b/latest/report.html", "bad": None}
-    assert 'href="https://x.org/open?file=runs/a%20b/1-2/report.html"' in out.read("index.html").decode()
+    assert runs == {"a b": "https://x.org/open?file=runs/a%20b/latest/report.html", "bad": None, "log": None}
+    links = set(re.findall('href="(https://x.org[^"]*)"', out.read("index.html").decode()))
+    assert links == {"https://x.org/open?file=runs/a%20b/latest/report.html", "https://x.org/open?file=runs/log/1-2/postrun.log"}
 
 
 def test_a_mail_of_a_night_has_the_title_of_its_rule(monkeypatch: pytest.MonkeyPatch) -> None:

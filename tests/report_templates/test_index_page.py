@@ -144,7 +144,7 @@ def test_links_on_the_page_lead_somewhere_and_ids_are_unique(any_page: str) -> N
 def test_every_link_to_a_report_leads_to_its_file_whatever_it_is_called() -> None:
     rows = hostile()
     links = {str(attributes["href"]) for tag, attributes in Reading(index_page(made_of(rows))).elements if tag == "a"}
-    files = {f"{row.folder}/{file}" for row in rows for file in row.written if row.folder}
+    files = {f"runs/{row.id}/latest/{file}" for row in rows for file in row.written if row.folder}
     parts = [urlsplit(one) for one in links if one.startswith("runs/")]
     assert all(not (one.scheme or one.netloc or one.query or one.fragment) for one in parts)
     assert {unquote(one.path) for one in parts} == files
