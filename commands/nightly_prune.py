@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 PRUNE_OPTIONS = [
     option("--older-than", callback=parsed(lambda text: words.moment(text, time.time_ns())), metavar="TIME",
-            help="Remove the reports of runs that began before: 90d (ago; also m, h, w), or 2026-08-01."),
+            help="Remove the reports of runs that ended before: 90d (ago; also m, h, w), or 2026-08-01."),
     option("--keep", type=Number(1, 10_000_000), metavar="N", help="Remove the reports of all but the N newest runs of each family."),
     option("--gone-from", metavar="SOURCE", help="Remove and forget runs whose files are no longer at SOURCE of `postrun nightly`."),
     option("--most", callback=size_of, metavar="SIZE", help="Remove the oldest reports until all together have at most this size."),

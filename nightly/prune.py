@@ -27,7 +27,7 @@ _LATEST: Final = re.compile(r"latest/(report\.(html|pdf|json|md|junit\.xml)|post
 class Policy:
     """The reports to remove.
 
-    ``before_ns``: of runs that began before this (Unix time). ``keep``: of each family, all but this many of the newest runs. ``gone``: of
+    ``before_ns``: of runs that ended before this (Unix time). ``keep``: of each family, all but this many of the newest runs. ``gone``: of
     runs that are no longer at the source. ``most_bytes``: of the oldest runs, until the rest is not larger. ``superseded``: those that a
     newer one of the same run replaced. ``ticketed``: also those that a ticket links to."""
 
@@ -148,12 +148,19 @@ def _named(present: Sequence[Row], policy: Policy, patterns: Sequence[re.Pattern
             families.setdefault(family_of(row.name, row.id, row.labels, patterns), []).append(row)
         if row.id in policy.gone:
             reasons[row.id] = "gone at the source"
-        elif policy.before_ns is not None and row.at_ns < policy.before_ns:
+        elif policy.before_ns is not None and (end := ended_ns(row)) is not None and end < policy.before_ns:
             reasons[row.id] = "older than the limit"
     for family, members in families.items():
         for row in members[: -policy.keep] if policy.keep is not None else ():
             reasons.setdefault(row.id, f"{family} has {plural(policy.keep or 0, 'newer run')}")
     return reasons
+
+
+def ended_ns(row: Row) -> int | None:
+    """Return the end of a job, else the time of its report, else its start."""
+    if row.started_ns is not None and row.duration_ns is not None:
+        return row.started_ns + row.duration_ns
+    return row.reported_at_ns if row.reported_at_ns is not None else row.started_ns
 
 
 def remove(out: Objects, removals: Iterable[Removal]) -> Iterator[Removal]:

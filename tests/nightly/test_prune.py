@@ -29,7 +29,7 @@ def put(out: Objects, run_id: str, day: int, *, versions: int = 1, size: int = 1
         out.write(f"{folder}/report.html", b"x" * size)
     out.write(f"{places.latest_folder(run_id)}/report.html", b"x" * size)
     base: dict[str, Any] = {"state": "reported", "kind": "traces", "fingerprint": "f", "options": "o", "bytes": 1, "files": 1}
-    row = Row(id=run_id, folder=folder, written=("report.html",), started_ns=day * DAY, **base | more)
+    row = Row(id=run_id, folder=folder, written=("report.html",), **base | {"started_ns": day * DAY} | more)
     out.write(places.done(run_id), nights.marker(row))
     return row
 
@@ -56,6 +56,20 @@ def test_age_number_and_size(out: Objects) -> None:
     assert chosen(out, rows, most_bytes=1200) == ({}, ())
     assert chosen(out, rows, before_ns=2 * DAY, most_bytes=850) == ({"gpt-1": 200, "bert-1": 200}, ())
     assert chosen(out, rows, gone=frozenset({"gpt-4"})) == ({"gpt-4": 200}, ())
+
+
+def test_age_counts_from_the_end_of_the_job(out: Objects) -> None:
+    """A long job is as old as its end; without one, as its report."""
+    rows = [
+        put(out, "long", 1, duration_ns=9 * DAY, reported_at_ns=11 * DAY),
+        put(out, "short", 1, duration_ns=DAY, reported_at_ns=11 * DAY),
+        put(out, "open", 1, reported_at_ns=11 * DAY),
+        put(out, "failed", 1, state="failed", started_ns=None, reported_at_ns=4 * DAY),
+        put(out, "unknown", 1, state="failed", started_ns=None),
+    ]
+    assert chosen(out, rows, before_ns=5 * DAY) == ({"short": 200, "failed": 200}, ())
+    assert chosen(out, rows, before_ns=10 * DAY) == ({"short": 200, "failed": 200}, ())
+    assert chosen(out, rows, before_ns=10 * DAY + 1) == ({"long": 200, "short": 200, "failed": 200}, ())
 
 
 def test_superseded_versions_go_and_the_newest_stays(out: Objects) -> None:
