@@ -100,10 +100,9 @@ def markdown(digest: Digest) -> str:
     days = f" ({period.days})" if period.week else ""
     parts = [f"# {period.title}{days}", escaped(texts.headline(digest))]
     if digest.jobs:
-        total = texts.numbers(digest).total(digest.total.allocated_ns)
-        rows = [(cause.label, cause.hours, percent(cause.share)) for cause in texts.causes(digest)]
-        parts += ["## GPU-hours by cause", columns([("Cause", "GPU-hours", "Share"), *rows, ("Total", total, "100%")])]
-        parts += [f"## GPU-hours by {code(digest.by)}", _table(texts.groups(digest, digest.groups, "more"))]
+        parts += ["## GPU-hours by cause", _causes(digest)]
+        parts += [f"## GPU-hours by {code(digest.by)}", _table(digest, texts.groups(digest, digest.groups, "more"))]
+        parts += ["## GPU-hours by family", _table(digest, texts.groups(digest, digest.families, "more"))]
         parts += ["## Allocated, no activity", escaped(texts.inactivity(digest))]
     lines, rest = texts.worse(digest)
     if lines:
@@ -118,11 +117,26 @@ def markdown(digest: Digest) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _table(groups: list[texts.Group]) -> str:
+def _causes(digest: Digest) -> str:
+    total = texts.groups(digest, (), "")[-1]
+    rows = [(cause.label, cause.hours, cause.visible, percent(cause.share), cause.cost) for cause in texts.causes(digest)]
+    table = [("Cause", "GPU-hours", "Visible in", "Share"), *(row[:4] for row in rows), ("Total", total.hours, "", "100%")]
+    return columns(_with_costs(digest, table, [*(row[4] for row in rows), total.cost]))
+
+
+def _with_costs(digest: Digest, rows: list[tuple[str, ...]], costs: list[str]) -> list[tuple[str, ...]]:
+    """Append the column of the costs if they have one currency; ``rows`` has a head."""
+    currency = digest.total.currency
+    head = f"Cost, {_plain(currency or '')}"
+    return rows if currency is None else [(*row, cost) for row, cost in zip(rows, (head, *costs), strict=True)]
+
+
+def _table(digest: Digest, groups: list[texts.Group]) -> str:
     *rows, total = groups
     left = len(rows) - _MOST_ROWS
-    listed = [(_plain(row.name), row.hours, row.productive, row.lost) for row in (*rows[:_MOST_ROWS], total)]
-    table = columns([("Name", "GPU-hours", "Productive", "Lost"), *listed])
+    some = [*rows[:_MOST_ROWS], total]
+    listed = [("Name", "GPU-hours", "Productive", "Lost"), *((_plain(row.name), row.hours, row.productive, row.lost) for row in some)]
+    table = columns(_with_costs(digest, listed, [row.cost for row in some]))
     return table if left <= 0 else f"{table}\n\n{left} more in {JSON}."
 
 

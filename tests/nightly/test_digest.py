@@ -175,6 +175,23 @@ def test_cost_needs_a_price() -> None:
     assert (of(job("a/1")).total.costs, of(job("a/1")).total.cost()) == ({}, None)
 
 
+def test_the_markdown_has_costs_families_and_what_is_visible() -> None:
+    """8 GPUs x 10 h at 2 USD: 160 USD, of which 3/4 are productive."""
+    run = job("llama/1", parts={"data_wait": 20}, labels={"team": "a", "family": "llama"})
+    text = digest_files.markdown(of(run, price=(2.0, "U`SD")))
+    lines = [re.split(r"  +", line) for line in text.splitlines()]
+    assert ["Cause", "GPU-hours", "Visible in", "Share", "Cost, U'SD"] in lines
+    assert ["Data wait", "20.0", "100%", "25.0%", "40.00"] in lines
+    assert ["Total", "80.0", "100%", "160.00"] in lines
+    families = text[text.index("## GPU-hours by family") :].split("##")[1].splitlines()
+    assert [re.split(r"  +", line) for line in families[3:6]] == [
+        ["Name", "GPU-hours", "Productive", "Lost", "Cost, U'SD"],
+        ["llama", "80.0", "75.0%", "25.0%", "160.00"],
+        ["Total", "80.0", "75.0%", "25.0%", "160.00"],
+    ]
+    assert "Cost" not in digest_files.markdown(of(run))
+
+
 def test_currencies_are_not_added_up() -> None:
     rows = [job("a/1", price_per_gpu_hour=2.0, currency="USD"), job("b/1", price_per_gpu_hour=1.0, currency="EUR")]
     result = of(*rows)
@@ -444,6 +461,7 @@ def test_names_in_markdown_are_no_markup() -> None:
     assert {"link_open", "html_inline", "image"}.isdisjoint(inline)
     titles = [tokens[number + 1].content for number, token in enumerate(tokens) if token.type == "heading_open"]
     assert titles[1:3] == ["GPU-hours by cause", "GPU-hours by `team`"]
-    assert len(titles) == 7
+    assert titles[3] == "GPU-hours by family"
+    assert len(titles) == 8
     plain = "".join(child.content for token in tokens for child in token.children or () if child.type == "text")
     assert "@all" not in plain
