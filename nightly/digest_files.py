@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -13,10 +13,12 @@ from ..report_templates.text.formats import clip, percent
 from ..report_templates.text.look import Look
 from ..report_templates.text.markdown import Prose, bullets, code, columns, escaped, visible
 from . import digest_text as texts
+from .addresses import PATH
 from .digest import NO_CAUSE, Digest, Hours, Job
 from .digest_page import digest_page, link
 
 HTML, JSON, MARKDOWN = FILES = ("digest.html", "digest.json", "digest.md")
+ARCHIVE: Final = "digests"
 LAYOUT: Final = "postrun.digest/1"
 _MOST: Final = 10_000  # jobs, groups or families in digest.json
 _MOST_ROWS: Final = 12  # of a table in Markdown
@@ -25,13 +27,21 @@ _MOST_LINES: Final = 5
 
 
 def write(out: Objects, digest: Digest, look: Look | None = None) -> None:
-    """Write the three files; each replaces that of an earlier digest."""
+    """Write the three files of the last digest; those of a week also to the archive."""
+    _write(out, digest, look, FILES)
+    if (week := digest.period.week) is not None:
+        below = digest if digest.base_url else replace(digest, base_url=f"../{PATH}")
+        _write(out, below, look, tuple(f"{ARCHIVE}/{week}{file.removeprefix('digest')}" for file in FILES))
+
+
+def _write(out: Objects, digest: Digest, look: Look | None, names: Sequence[str]) -> None:
     installed = version("postrun")
+    html, data_file, text_file = names
     page = digest_page(digest, installed, look)
-    out.write(HTML, page.encode("utf-8", "replace"), content_type="text/html; charset=utf-8")
+    out.write(html, page.encode("utf-8", "replace"), content_type="text/html; charset=utf-8")
     text = json.dumps(data(digest, installed), ensure_ascii=False, indent=1)
-    out.write(JSON, f"{text}\n".encode("utf-8", "backslashreplace"), content_type="application/json")
-    out.write(MARKDOWN, markdown(digest).encode("utf-8", "replace"), content_type="text/markdown; charset=utf-8")
+    out.write(data_file, f"{text}\n".encode("utf-8", "backslashreplace"), content_type="application/json")
+    out.write(text_file, markdown(digest).encode("utf-8", "replace"), content_type="text/markdown; charset=utf-8")
 
 
 # -- JSON ------------------------------------------------------------------------------------------------------------------
@@ -124,11 +134,11 @@ def _causes(digest: Digest) -> str:
     return columns(_with_costs(digest, table, [*(row[4] for row in rows), total.cost]))
 
 
-def _with_costs(digest: Digest, rows: list[tuple[str, ...]], costs: list[str]) -> list[tuple[str, ...]]:
+def _with_costs(digest: Digest, rows: Sequence[tuple[str, ...]], costs: Sequence[str]) -> list[tuple[str, ...]]:
     """Append the column of the costs if they have one currency; ``rows`` has a head."""
     currency = digest.total.currency
     head = f"Cost, {_plain(currency or '')}"
-    return rows if currency is None else [(*row, cost) for row, cost in zip(rows, (head, *costs), strict=True)]
+    return list(rows) if currency is None else [(*row, cost) for row, cost in zip(rows, (head, *costs), strict=True)]
 
 
 def _table(digest: Digest, groups: list[texts.Group]) -> str:

@@ -176,7 +176,7 @@ def test_cost_needs_a_price() -> None:
 
 
 def test_the_markdown_has_costs_families_and_what_is_visible() -> None:
-    """8 GPUs x 10 h at 2 USD: 160 USD, of which 3/4 are productive."""
+    """8 GPUs x 10 h at 2 USD: 160 USD; 3/4 of it is productive."""
     run = job("llama/1", parts={"data_wait": 20}, labels={"team": "a", "family": "llama"})
     text = digest_files.markdown(of(run, price=(2.0, "U`SD")))
     lines = [re.split(r"  +", line) for line in text.splitlines()]
@@ -393,6 +393,19 @@ def test_the_command_writes_three_files_of_the_week(tmp_path: Path) -> None:
     assert re.search(r"^Total +140\.0 +100%$", text, re.MULTILINE)
     again = nightly("digest", str(out), "--week", "2026-W48", "--generated-at", "2026-11-30T06:00", "--json")
     assert json.loads(again.stdout) == data
+
+
+def test_the_digest_of_each_week_stays(tmp_path: Path) -> None:
+    """Its links lead to the reports from the folder of the archive."""
+    out = filled(tmp_path / "out", *small())
+    for week_ in ("2026-W47", "2026-W48"):
+        assert nightly("digest", str(out), "--week", week_).exit_code == 0
+    assert nightly("digest", str(out), "--since", "2026-11-20", "--until", "2026-11-27").exit_code == 0
+    names = sorted(path.name for path in (out / "digests").iterdir())
+    assert names == [f"2026-W{number}.{kind}" for number in (47, 48) for kind in ("html", "json", "md")]
+    data = json.loads((out / "digests" / "2026-W48.json").read_text())
+    assert (data["period"]["week"], data["jobs"][0]["report"]) == ("2026-W48", "../runs/llama/1/latest/report.html")
+    assert 'href="../runs/llama/1/latest/report.html"' in (out / "digests" / "2026-W48.html").read_text()
 
 
 def test_the_default_is_the_week_before_the_time_of_the_call(tmp_path: Path) -> None:
