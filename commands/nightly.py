@@ -258,7 +258,7 @@ def _nightly(log: EventLog, source: str, quiet: bool, verbose: bool, as_json: bo
                 sent = sender.night(result.claims, new, result.index.new)
     _print(texts.lines(result, out), texts.summary(result, out, regressed, sent), as_json, quiet)
     for line in (
-        () if quiet else (*map(texts.regression_line, regressed), *texts.notes(result), *texts.closed(wanted.out, wanted.options.mode))
+        () if quiet else (*texts.regression_notes(regressed, fail_on), *texts.notes(result), *texts.closed(wanted.out, wanted.options.mode))
     ):
         echo_line(f"note: {line}", err=True)
     unsent = any("error" in one for one in sent)
@@ -268,7 +268,7 @@ def _nightly(log: EventLog, source: str, quiet: bool, verbose: bool, as_json: bo
     if options["metrics"] is not None:
         from ..nightly import prometheus
 
-        ended = prometheus.Ended(result, rows, code, log.seconds, time.time())
+        ended = prometheus.Ended(result, rows, regressed, code, log.seconds, time.time())
         try:
             prometheus.write(options["metrics"], ended, displayed_out)
         except PostrunError as error:

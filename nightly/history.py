@@ -6,7 +6,7 @@ docs/nightly.md has the formulas in words.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -228,7 +228,8 @@ def history(runs: pl.DataFrame, settings: Settings, more: Sequence[Finding] = ()
     by_figure = {(one.kind, one.id, one.metric, one.rule): one for one in (*more, *current_findings)}
     findings = tuple(sorted(by_figure.values(), key=_rank))
     names, total = _chosen(ordered, findings)
-    families = _families(ordered.filter(pl.col("family").is_in(names)), steps, names, settings)
+    worse = {one.family for one in findings if one.kind != "improvement"}
+    families = _families(ordered.filter(pl.col("family").is_in(names)), steps, names, worse, settings)
     alone = ordered.filter(pl.len().over("family") == 1).sort(["at_ns", "id"], descending=[True, False], nulls_last=True)
     return History(findings, families, total, steps, tuple(alone["id"].to_list()))
 
@@ -423,15 +424,19 @@ def _new_issues(current: pl.DataFrame, settings: Settings) -> list[Finding]:
 
 
 def _chosen(ordered: pl.DataFrame, findings: Sequence[Finding]) -> tuple[list[str], int]:
-    """Return the families to list, those with findings first, and their number."""
+    """Return the families to list, those that became worse first, and their number."""
     newest = (
         ordered.group_by("family").agg(pl.col("ended_ns").max()).sort(["ended_ns", "family"], descending=[True, False], nulls_last=True)
     )
-    names = list(dict.fromkeys([*(one.family for one in findings), *newest["family"].to_list()]))
+    worse = (one.family for one in findings if one.kind != "improvement")
+    names = list(dict.fromkeys([*worse, *newest["family"].to_list()]))
     return names[:_MOST_FAMILIES], len(newest)
 
 
-def _families(ordered: pl.DataFrame, steps: pl.DataFrame, names: Sequence[str], settings: Settings) -> tuple[Family, ...]:
+def _families(
+    ordered: pl.DataFrame, steps: pl.DataFrame, names: Sequence[str], worse: Collection[str], settings: Settings
+) -> tuple[Family, ...]:
+    """Return the families, those in ``worse`` and those at a worse level first."""
     marks = dict(steps.filter(pl.col("step_mark").is_not_null()).select("id", "step_mark").iter_rows())
     parts = ordered.partition_by("family", as_dict=True, maintain_order=True)
     comparable = ordered.filter("comparable")
@@ -442,7 +447,16 @@ def _families(ordered: pl.DataFrame, steps: pl.DataFrame, names: Sequence[str], 
         same = _with_value(comparable, metric).join(newest, on=series, how="semi", nulls_equal=True, maintain_order="left")
         for change in change_points(same, metric, series):
             changes.setdefault(change.family, []).append(change)
-    return tuple(_family(name, parts[(name,)], marks, tuple(changes.get(name, ())), settings) for name in names)
+    families = [_family(name, parts[(name,)], marks, tuple(changes.get(name, ())), settings) for name in names]
+    return tuple(sorted(families, key=lambda family: family.name not in worse and not open_levels(family, settings)))
+
+
+def open_levels(family: Family, settings: Settings) -> list[ChangePoint]:
+    """Return the changes to levels that last, and are worse by more than the limit."""
+    limits = {metric.key: metric.limit for metric in settings.metrics}
+    return [
+        change for change in family.change_points if change.last and change.worse and abs(change.change_percent) > limits[change.metric]
+    ]
 
 
 def _family(name: str, runs: pl.DataFrame, marks: Mapping[str, Any], changes: tuple[ChangePoint, ...], settings: Settings) -> Family:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from ..analysis.report.run import Tile
 from ..report_templates.text.formats import clip, count, duration, ended, glued, percent, plural
-from .history import NIGHT_NS
-from .metrics import STEP
+from .history import NIGHT_NS, open_levels
+from .metrics import METRICS, STEP
 
 if TYPE_CHECKING:
     from .index_model import Index
@@ -22,7 +22,7 @@ def headline(index: Index) -> str:
         return "There are no runs yet."
     total = plural(index.total, "run")
     new = new_runs(index)
-    total += f" ({count(new)} new)" if new else ""
+    total += f" ({count(new)} in the last 36 hours)" if new else ""
     counts = [
         (len(runs_with(index, "regression")), "regressed", "regressed"),
         (len(index.failed), "failed", "failed"),
@@ -30,9 +30,22 @@ def headline(index: Index) -> str:
     ]
     clauses = [f"{count(number)} {word if number == 1 else words}" for number, word, words in counts if number]
     if not clauses:
-        return f"No regressions, failures or new issues in {total}."
+        return glued(f"No regressions, failures or new issues in {total}.{_levels(index)}")
     listed = f"{', '.join(clauses[:-1])} and {clauses[-1]}" if len(clauses) > 1 else clauses[0]
-    return glued(f"Of {total}, {listed}. {_worst(index)}")
+    return glued(f"Of {total}, {listed}. {_worst(index)}{_levels(index)}")
+
+
+def _levels(index: Index) -> str:
+    """Name the families whose level became worse and stays so; empty without one."""
+    levels = [change for family in index.families for change in open_levels(family, index.settings)]
+    if not levels:
+        return ""
+    number = len({change.family for change in levels})
+    change = min(levels, key=lambda change: (change.metric != STEP.key, -abs(change.change_percent)))
+    metric = next(metric for metric in METRICS if metric.key == change.metric)
+    families = "1 family stays" if number == 1 else f"{count(number)} families stay"
+    moved = f"{metric.label} {metric.moved(change.change_percent)} since {clip(change.id, 80)}"
+    return f" {families} at a worse level; {clip(change.family, 80)}: {moved}."
 
 
 def _worst(index: Index) -> str:
@@ -86,7 +99,7 @@ def tiles(index: Index) -> list[Tile]:
     """Return the counts of runs and findings, the worst first."""
     new = new_runs(index)
     families = index.families_total - len(index.alone)
-    runs = [f"{count(new)} new"] * bool(new) + [plural(families, "family", "families")] * bool(families)
+    runs = [f"{count(new)} in the last 36 h"] * bool(new) + [plural(families, "family", "families")] * bool(families)
     unfinished = index.states.get("running", 0) + index.states.get("waiting", 0)
     return [
         Tile("regressions", "regressions", count(len(runs_with(index, "regression"))), "in step time or another figure", "regressions"),

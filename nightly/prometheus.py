@@ -22,6 +22,7 @@ from .night import Fault
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from .history import Finding
     from .model import Row
     from .run_night import Result
 
@@ -34,10 +35,12 @@ _LARGEST: Final = 1 << 20  # bytes of a file that is read again
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """``rows``: of the runs that the night reported or that failed. ``seconds``: of the night. ``at_s``: its end (Unix time)."""
+    """``rows``: of the runs that the night reported or that failed, ``regressions`` that it announces. ``seconds``: of the night. ``at_s``:
+    its end (Unix time)."""
 
     result: Result
     rows: Sequence[Row]
+    regressions: Sequence[Finding]
     exit_code: int
     seconds: float
     at_s: float
@@ -98,16 +101,24 @@ def _metrics(ended: Ended, success_s: float) -> Iterator[_Figure]:
         "failed": len(night.failed),
         "unchanged": sum(decision.why == "unchanged" for decision in night.decisions),
         "elsewhere": len(night.elsewhere),
+        "taken_over": len(result.taken_over),
     }
-    yield _Figure("night_runs", "Runs of the last night by outcome; elsewhere: another night reported it.", outcomes, "outcome")
+    yield _Figure(
+        "night_runs",
+        "Runs of the last night by outcome; elsewhere: another night reported it; taken_over: an interrupted night did.",
+        outcomes,
+        "outcome",
+    )
     faults = Counter(night.faults.values())
     yield _Figure(
         "night_failures", "Runs of the last night without a report, by cause.", {name: faults[name] for name in get_args(Fault)}, "cause"
     )
     ids = {row.id for row in rows}
     kinds = Counter(finding.kind for finding in result.index.findings if finding.id in ids)
-    findings = {name: kinds[name] for name in ("regression", "new_issue", "improvement")}
-    yield _Figure("night_findings", "Regressions, new issues and improvements in the runs of the last night.", findings, "kind")
+    findings = {"regression": len(ended.regressions), **{name: kinds[name] for name in ("new_issue", "improvement")}}
+    yield _Figure(
+        "night_findings", "Regressions that the last night announced, and new issues and improvements in its runs.", findings, "kind"
+    )
     seconds = [row.seconds for row in night.rows if row.seconds is not None]
     yield _Figure(
         "run_duration_seconds",

@@ -142,7 +142,7 @@ def index_only(wanted: Wanted, parts: Parts, announces: bool = False) -> Iterato
             rows = everything(parts.known(out), night)
             written = parts.index(out, rows, _turn(out, ended))
         taken_over = tuple(unannounced.rows_of(rows.values(), ended))
-        yield Result(Night(), rows, written, claims, tuple(parts.refused), taken_over=taken_over)
+        yield Result(Night(gone=night.gone), rows, written, claims, tuple(parts.refused), taken_over=taken_over)
 
 
 def _turn(out: Objects, mine: frozenset[str] = frozenset()) -> Turn:

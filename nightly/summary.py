@@ -86,6 +86,8 @@ def lines(result: Result, out: Objects) -> Iterator[str]:
     states = Counter(row.state for row in night.rows)
     unchanged = sum(one.why == "unchanged" for one in night.decisions)
     parts = [f"{states['reported']} reported", f"{states['failed']} failed", f"{unchanged} unchanged"]
+    if result.taken_over:
+        parts.append(f"{len(result.taken_over)} of an interrupted night")
     if night.elsewhere:
         parts.append(f"{len(night.elsewhere)} by another night")
     for state, what in (("running", "still running"), ("waiting", "waiting")):
@@ -201,6 +203,11 @@ def summary(result: Result, out: Objects, regressions: Sequence[Finding], ticket
         "seconds_of": {row.id: round(row.seconds, 3) for row in night.rows if row.seconds is not None},
         "runs": len(result.rows),
     }
+
+
+def regression_notes(regressions: Sequence[Finding], fail_on: Sequence[str]) -> list[str]:
+    """Return a line for each regression that the line of --fail-on does not name."""
+    return [regression_line(finding) for finding in regressions[_NAMED * (REGRESSION in fail_on) :]]
 
 
 def matched(rows: Iterable[Row], regressed: Sequence[str], fail_on: Sequence[str]) -> str | None:

@@ -28,8 +28,9 @@ def plan(source: Path, out: Objects) -> dict[str, str]:
 def report(source: Path, out: Objects) -> None:
     wanted = Wanted(str(source), out.url, ReportOptions(), now_ns=2**62, settle_ns=0)
     digest = places.options_digest(wanted.options)
-    for one in nights.plan(open_objects(source), out, wanted, {}).decisions:
-        out.write(places.done(one.run.id), nights.marker(Row(one.run.id, "reported", one.run.kind, one.run.fingerprint, digest, 1, 1)))
+    for decision in nights.plan(open_objects(source), out, wanted, {}).decisions:
+        run = decision.run
+        out.write(places.done(run.id), nights.marker(Row(run.id, "reported", run.kind, run.fingerprint, digest, 1, 1)))
 
 
 @pytest.fixture

@@ -89,8 +89,8 @@ class Index:
 
 def ended(**more: Any) -> Ended:
     night = Night(rows=[row("a"), row("b", seconds=4), row("bad", state="failed", seconds=None, bytes=24)], faults={"bad": "timeout"})
-    result = Result(night, {}, Index(), None)  # type: ignore[arg-type]
-    return replace(Ended(result, night.rows, 0, 61.25, 1_795_243_200.5), **more)
+    result = Result(night, {}, Index(), None, taken_over=(row("c"),))  # type: ignore[arg-type]
+    return replace(Ended(result, night.rows, Index.findings[:1], 0, 61.25, 1_795_243_200.5), **more)
 
 
 def values(path: Path) -> dict[tuple[str, ...], float]:
@@ -109,6 +109,7 @@ def test_figures_of_a_night(tmp_path: Path) -> None:
     expected = {
         ("runs", "reported"): 7, ("runs", "failed"): 2, ("runs", "running"): 0, ("runs", "waiting"): 1,
         ("night_runs", "reported"): 2, ("night_runs", "failed"): 1, ("night_runs", "unchanged"): 0, ("night_runs", "elsewhere"): 0,
+        ("night_runs", "taken_over"): 1,
         ("night_failures", "timeout"): 1, ("night_failures", "input"): 0, ("night_failures", "machine"): 0,
         ("night_findings", "regression"): 1, ("night_findings", "new_issue"): 2, ("night_findings", "improvement"): 0,
         ("run_duration_seconds_sum",): 6.5, ("run_duration_seconds_count",): 2, ("night_read_bytes",): 2024,

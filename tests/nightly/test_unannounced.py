@@ -13,6 +13,8 @@ from postrun.ingest.object_store.open import open_objects
 from postrun.nightly import summary
 from postrun.nightly.claims import Claims
 from postrun.nightly.model import Row
+from postrun.nightly.night import Night
+from postrun.nightly.run_night import Result
 from postrun.nightly.unannounced import announcing, of_ended_nights, rows_of
 
 OPTIONS = ("--engine", "none", "--format", "json", "--settle", "0", "--fail-on", "error")
@@ -88,6 +90,14 @@ def test_the_runs_of_a_killed_night_are_announced_by_the_next(tmp_path: Path, ou
     assert "an interrupted night reported 2 runs; --fail-on and --attach include them now" in done.stderr
     assert told(source, "--out", folder, *OPTIONS)["taken_over"] == []
     assert not list(out.list("nights/"))
+
+
+def test_the_summary_counts_runs_of_an_interrupted_night(out: Objects) -> None:
+    row = Row(id="a", state="reported", kind="traces", fingerprint="f", options="o", bytes=1, files=1)
+    with Claims(out) as claims:
+        result = Result(Night(), {"a": row}, None, claims, taken_over=(row,))  # type: ignore[arg-type]
+    line = next(summary.lines(result, out))
+    assert line == "0 reported, 0 failed, 0 unchanged, 1 of an interrupted night; 1 run in the index"
 
 
 def test_the_claim_of_a_night_that_was_killed_expires(out: Objects) -> None:

@@ -154,7 +154,8 @@ def test_findings_come_first_and_say_what_they_are() -> None:
     index = made_of(small())
     text = " ".join(re.sub(r"<[^>]*>", " ", index_page(index).partition("<body")[2]).split())
     wanted = [
-        "Of 8 runs (2 new), 1 regressed, 1 failed and 1 has new issues. The worst is gpt/5: 20.0% slower per step (200 ms → 240 ms).",
+        "Of 8 runs (2 in the last 36 hours), 1 regressed, 1 failed and 1 has new issues."
+        " The worst is gpt/5: 20.0% slower per step (200 ms → 240 ms).",
         "▲ slower gpt/5", "240 ms from step to step, 20.0% more than the median of the 5 comparable runs before (200 ms)",
         "✕ failed bad", "trace.json: cut off", "✕ new issue gpt/5", "IOBottleneck: passed in the 3 comparable runs before",
         "Step time 240 ms 200 ms +20.0%", "GPU busy 55.0% 58.0% −3.0 pp", "✕ now an issue: IOBottleneck",
@@ -183,30 +184,35 @@ def test_a_family_shows_since_when_its_level_is_as_it_is() -> None:
     text = Reading(page).text
     assert "since gpt/08 (2026-11-29): 12.5% slower" in text
     assert "since gpt/12 (2026-12-03): 15 points less" in text
-    assert text.count("since gpt") == 2
+    assert text.count("since gpt") == 3  # and in the headline
     assert "0.0125 <b>" in text
     assert page.count('class="t-change"') == 1
     assert "change of the level" not in index_page(made_of(small()))
+    head = "No regressions, failures or new issues in 24 runs (2 in the last 36 hours)."
+    assert sentence(rows) == f"{head} 1 family stays at a worse level; gpt: step time 12.5% slower since gpt/08."
+    calm = [dataclasses.replace(row, id=f"a/{row.id}", name="a", step_median_ns=10**8, gpu_busy_percent=50.0) for row in rows]
+    later = [dataclasses.replace(row, started_ns=(row.started_ns or 0) + DAY) for row in calm]
+    assert [family.name for family in made_of([*rows, *later]).families] == ["gpt", "a"]  # although a is newer
     assert "1\u00a0change of the level marked" in page
 
 
 def test_the_headline_names_the_worst_run() -> None:
     assert sentence([]) == "There are no runs yet."
     healthy = [row for row in small() if row.state == "reported" and row.id != "gpt/5"]
-    assert sentence(healthy) == "No regressions, failures or new issues in 5 runs (2 new)."
+    assert sentence(healthy) == "No regressions, failures or new issues in 5 runs (2 in the last 36 hours)."
     ahead = run("ahead", started_ns=START + 3650 * DAY, reported_at_ns=START + 5 * DAY)  # by the clock of its job
-    assert sentence([*healthy, ahead]) == "No regressions, failures or new issues in 6 runs (2 new)."
+    assert sentence([*healthy, ahead]) == "No regressions, failures or new issues in 6 runs (2 in the last 36 hours)."
     failed = run("bad", state="failed", reason="/data/bad: trace.json is cut off. Make it again.")
-    assert sentence([*healthy, failed]) == "Of 6 runs (2 new), 1 failed. The newest failure is bad: trace.json is cut off."
+    assert sentence([*healthy, failed]) == "Of 6 runs (2 in the last 36 hours), 1 failed. The newest failure is bad: trace.json is cut off."
     verdicts = [dict.fromkeys(("IOBottleneck", "SyncBound"), verdict) for verdict in ("NoIssuesFound", "IssuesFound")]
     issues = [run(f"bert/{day}", started_ns=START + day * DAY, verdicts=verdicts[day == 3]) for day in range(4)]
-    assert sentence(issues) == "Of 4 runs (2 new), 1 has new issues. The first is bert/3: IOBottleneck, SyncBound."
+    assert sentence(issues) == "Of 4 runs (2 in the last 36 hours), 1 has new issues. The first is bert/3: IOBottleneck, SyncBound."
     slower = [
         dataclasses.replace(row, id=f"llm/{row.id}", name=f"llm-{row.name}", step_median_ns=2 * row.step_median_ns) for row in small()[:6]
     ]
     slower[-1] = dataclasses.replace(slower[-1], step_median_ns=600 * 10**6)
     assert sentence([*small(), *slower]).endswith("The worst is llm/gpt/5: 50.0% slower per step (400 ms → 600 ms).")
-    assert sentence([*small(), *slower]).startswith("Of 14 runs (4 new), 2 regressed, 1 failed and 2 have new issues.")
+    assert sentence([*small(), *slower]).startswith("Of 14 runs (4 in the last 36 hours), 2 regressed, 1 failed and 2 have new issues.")
 
 
 def test_runs_without_a_family_are_in_one_table_those_with_issues_first() -> None:
