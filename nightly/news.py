@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from . import table
-from .history import Finding, Settings, family_of, regressions
+from .history import Finding, Settings, family_of, history, regressions
 
 if TYPE_CHECKING:
     from .model import Row
@@ -42,7 +42,7 @@ def news(last: table.Kept, rows: Mapping[str, Row], runs: pl.DataFrame, settings
     """Return what is new in the done-markers.
 
     ``rows``: of the markers. ``runs``: the table of the index. Only families with new or changed runs are compared. Other settings than in
-    the last index are not news."""
+    the last index are not news. In the first night, news are only the regressions of the newest runs, not those of the history before."""
     before = {run_id: row for run_id, (_, row) in last.markers.items()}
     waiting = turn.others() - ({row.night for row in before.values()} - last.waiting)
     after = {run_id: row for run_id, row in rows.items() if row.state == "reported" and row.night not in waiting}
@@ -51,6 +51,8 @@ def news(last: table.Kept, rows: Mapping[str, Row], runs: pl.DataFrame, settings
     families = dict(runs.select("id", "family").iter_rows())
     changed = {families[run_id] for run_id, row in after.items() if (known := old.get(run_id)) is not row and known != row}
     now = runs.filter(pl.col("family").is_in(sorted(changed)) & pl.col("id").is_in(sorted(after)))
+    if not old:
+        return News(tuple(one for one in history(now, settings).findings if one.kind == "regression"), waiting)
     marked = {(one.id, one.metric) for one in _regressions(old, families, rows, changed, settings)}
     return News(tuple(one for one in regressions(now, settings) if (one.id, one.metric) not in marked), waiting)
 

@@ -52,9 +52,24 @@ def new(out: Objects, *mine: str, others: Sequence[str] = (), limits: Settings |
     return [one.id for one in index.new]
 
 
+def known(out: Objects) -> Objects:
+    """Write the index of an earlier night, which had a run of another family."""
+    put(out, run(0, 100, None, id="other", name="other"))
+    assert new(out) == []
+    return out
+
+
 @pytest.fixture
 def out(tmp_path: Path) -> Objects:
-    return open_objects(tmp_path / "out")
+    return known(open_objects(tmp_path / "out"))
+
+
+def test_the_first_night_announces_no_history(tmp_path: Path) -> None:
+    out = open_objects(tmp_path / "out")
+    put(out, *(run(day, 130 if day in (4, 9) else 100) for day in range(10)))
+    assert new(out, A) == ["job/009"]
+    put(out, run(10, 140, B))
+    assert new(out, B) == ["job/010"]
 
 
 def test_a_regression_in_an_older_run_of_a_backlog_is_new_once(out: Objects) -> None:
@@ -145,7 +160,7 @@ def test_a_night_that_is_overtaken_keeps_its_news(out: Objects, monkeypatch: pyt
 )
 def test_every_regression_is_announced_once_in_whatever_order_runs_come(steps: list[int], order: Any, parts: int) -> None:
     """Each night announces the difference of the marks in the index."""
-    out = open_objects(f"memory://news-{order.random()}")
+    out = known(open_objects(f"memory://news-{order.random()}"))
     rows = [run(day, step) for day, step in enumerate(steps)]
     order.shuffle(rows)
     before: set[str] = set()
