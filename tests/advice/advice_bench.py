@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "tests" / "advice")]
+sys.path[:0] = [str(ROOT / "tests" / name) for name in ("advice", "helpers")]
 
 from advice_cases import KINDS, SEEDS, healthy_seed, pipeline_seed  # noqa: E402
 from advice_score import Case, Score, score  # noqa: E402

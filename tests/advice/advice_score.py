@@ -13,9 +13,9 @@ from inference_jobs import Inference, simulate_inference
 from job_engine import Rank
 from job_oracle import Oracle
 from job_trace import Layout, write_traces
-from postrun import analyze
-from postrun.analysis.report.model import Report
+from judging import Judged, rules_of
 from postrun.analysis.report.rules import Finding
+from postrun.ingest import ingest
 from published_jobs import Published, write_published, write_recording
 from recorded_jobs import Recording, record
 from training_jobs import Training, simulate, span_ns
@@ -84,8 +84,11 @@ def write_job(folder: Path, job: Training | Inference, ranks: list[Rank]) -> int
     return write_traces(folder, ranks, layout)
 
 
-def report_of(job: Job, published_data: Path | None = None) -> Report:
-    """Return the report of a job; ``published_data``: folder of the recordings."""
+def judged(job: Job, published_data: Path | None = None) -> Judged:
+    """Return the rules and findings of a job.
+
+    ``published_data``: folder of the recordings.
+    """
     with tempfile.TemporaryDirectory(prefix="postrun-advice-") as folder:
         if isinstance(job, Published):
             assert published_data is not None
@@ -94,7 +97,8 @@ def report_of(job: Job, published_data: Path | None = None) -> Report:
             write_recording(Path(folder), record(job), Published("", groups=job.groups, streams=job.streams))
         else:
             write_job(Path(folder), job, ranks_of(job))
-        return analyze(folder, name="advice", generated_at_ns=0)
+        with ingest([Path(folder)]) as store:
+            return rules_of(store)
 
 
 def words(finding: Finding) -> str:
@@ -131,8 +135,8 @@ def _saving_problem(case: Case, expected: float, finding: Finding) -> str | None
 
 
 def score(case: Case, published_data: Path | None = None) -> Score:
-    """Report the run of a case and compare it with what the case expects."""
-    report = report_of(case.job, published_data)
+    """Compare the findings of a case with what it expects."""
+    report = judged(case.job, published_data)
     findings = report.findings
     rules = {result.rule for result in report.rules}
     first = findings[0].rule if findings else NOTHING

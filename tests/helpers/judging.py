@@ -26,7 +26,8 @@ class Judged:
 def rules_of(store: Store, options: Options = Options()) -> Judged:  # noqa: B008  (Options is frozen)
     """The results and findings that ``analyze`` would give."""
     store.settle_views()  # as ingest does
-    results, findings = evaluate(RunData(store, options), options.selection or select())
+    with store.unchanged():  # as analyze does: equal questions of rules are answered once
+        results, findings = evaluate(RunData(store, options), options.selection or select())
     return Judged(results, actions(replace(empty_report(), findings=findings))[0])
 
 
