@@ -6,6 +6,7 @@ Builds take scikit-build-core, CMake and Ninja from the environment that runs th
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -32,15 +33,22 @@ def pip(python: str | Path, *words: str | Path, cwd: Path | None = None, **varia
     run(sys.executable, "-P", "-m", "pip", "--python", python, *options, *words, cwd=cwd, **variables)
 
 
-def build_wheel(source: Path, folder: Path, *, outside: bool = True, **variables: str) -> Path:
+def build_wheel(source: Path, folder: Path, *, outside: bool = True, optimized: bool = True, **variables: str) -> Path:
     """Return the wheel that ``pip wheel`` makes of a source tree.
 
     ``outside``: all is compiled outside that tree; else in its build folder, as by ``make wheel``, without compiling again what the
-    installation has compiled.
+    installation has compiled. Without ``optimized``, all is compiled in about half the time.
     """
     options = ["--no-build-isolation", "--no-deps", "--no-index"]
+    if not optimized:
+        options.append("--config-settings=cmake.build-type=Debug")
     if outside:
         options.append(f"--config-settings=build-dir={folder / 'build'}")
     pip(sys.executable, "wheel", *options, "-w", folder, source, **variables)
     (wheel,) = folder.glob("*.whl")
     return wheel
+
+
+def blocks(text: str, language: str) -> list[str]:
+    """Return the code blocks of a language in Markdown."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import subprocess
 import sys
 import sysconfig
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from builds import PURELIB, MakeEnvironment, build_wheel, pip, run
+from builds import PURELIB, MakeEnvironment, blocks, build_wheel, pip, run
+from postrun import native
 
 
 @pytest.fixture(scope="session")
@@ -98,3 +100,37 @@ def installed(wheel: Path, make_environment: MakeEnvironment) -> Path:
     python = make_environment("wheel")
     pip(python, "install", "--no-deps", "--no-index", wheel)
     return python
+
+
+@pytest.fixture(scope="session")
+def page_run(compiler: str, project_root: Path, built_once: Callable[[str, Callable[[Path], object]], Path]) -> Path:
+    """Return a folder in which the commands of docs/c-library.md ran.
+
+    They ran one after the other. ``stdout`` has their output; the library is installed in ``home/.local``.
+    """
+    for tool in ("cc", "bash", "pkg-config"):
+        if shutil.which(tool) is None:
+            pytest.skip(f"no {tool}")
+    if not native.available():
+        pytest.skip("the C library was not built")
+    page = (project_root / "docs" / "c-library.md").read_text(encoding="utf-8")
+
+    def fill(folder: Path) -> None:
+        for source in ("native", "examples"):
+            shutil.copytree(project_root / source, folder / source, ignore=shutil.ignore_patterns("__pycache__"))
+        for name in ("user", "home"):
+            (folder / name).mkdir()
+        (project,) = blocks(page, "cmake")
+        (folder / "user" / "CMakeLists.txt").write_text(project, encoding="utf-8")
+        script = "set -eux\n" + "\n".join(blocks(page, "sh"))
+        if shutil.which("man") is None:
+            script = 'man() { test -s "$1"; }\n' + script
+        hidden = ("POSTRUN_", "PKG_CONFIG", "LD_LIBRARY", "CMAKE_")
+        known = {key: value for key, value in os.environ.items() if not key.startswith(hidden)}
+        known |= {"CMAKE_BUILD_TYPE": "Debug"}  # not optimized, which takes half the time
+        known |= {"HOME": str(folder / "home"), "PATH": f"{Path(sys.executable).parent}{os.pathsep}{known['PATH']}"}
+        done = subprocess.run(["bash", "-c", script], cwd=folder, env=known, capture_output=True, text=True, timeout=600)
+        assert done.returncode == 0, done.stdout + done.stderr
+        (folder / "stdout").write_text(done.stdout, encoding="utf-8")
+
+    return built_once("c-library-page", fill)
