@@ -164,10 +164,10 @@ def test_a_simulated_run_of_eight_ranks_in_the_hosted_layout(demo: Path, tmp_pat
 
 
 @pytest.mark.slow
-def test_a_simulated_run_of_many_ranks(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ranks", [16, 64])
+def test_a_simulated_run_of_many_ranks(tmp_path: Path, ranks: int) -> None:
     """Match and simulate the ranks together, however their files are read."""
-    ranks = 24
-    write_demo(tmp_path / "demo", steps=3, nodes=3, gpus_per_node=8)
+    write_demo(tmp_path / "demo", steps=2, nodes=ranks // 8, gpus_per_node=8)
     source = tmp_path / "source"
     source.mkdir()
     (tmp_path / "demo" / "kineto").rename(source / "run")
