@@ -9,7 +9,7 @@ functions in the same order as from the files themselves.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -73,24 +73,26 @@ def write(
     options: dict[str, Any] = {"memory_limit": memory_limit, "threads": threads}
     entries: list[Entry] = []
     metrics: dict[int, Path] = {}
-    for number, file in enumerate(files):
-        name = None if file.format is None else file.format.name
-        entry: Entry = {"format": name, "bytes": file.bytes, "problem": file.problem}
-        entries.append(entry)
-        if file.readable:
-            entry["sha256"] = sha256(file.path)
-        if not file.readable or name not in MAPPED:
-            continue
-        if name == SYSTEM_METRICS:
-            metrics[number] = file.path
-            continue
-        # Of a timeline only notes go to the store.
-        with Store.temporary(**options) if name == TRACE else Store.create(None, **options) as store:
+    with closing(_Stores(options)) as stores:
+        for number, file in enumerate(files):
+            name = None if file.format is None else file.format.name
+            entry: Entry = {"format": name, "bytes": file.bytes, "problem": file.problem}
+            entries.append(entry)
+            if file.readable:
+                entry["sha256"] = sha256(file.path)
+            if not file.readable or name not in MAPPED:
+                continue
+            if name == SYSTEM_METRICS:
+                metrics[number] = file.path
+                continue
+            store = stores.empty()
             store.max_unpacked = max_unpacked
             tables = _Tables(store, folder, f"{prefix}{number:04}")
-            entry["read"] = (_trace if name == TRACE else _timeline)(store, file.path, tables)
-            entry["read"]["tables"] = tables.written
-            entry["read"]["notes"] = store.frame(f"SELECT {_quoted(_NOTE)} FROM ingest_note {_AS_ADDED}").rows()
+            entry["read"] = read = (_trace if name == TRACE else _timeline)(store, file.path, tables)
+            read["tables"] = tables.written
+            read["notes"] = store.frame(f"SELECT {_quoted(_NOTE)} FROM ingest_note {_AS_ADDED}").rows()
+            if "error" in read:  # its reader can have left the database in any state
+                stores.close()
     if metrics:
         with Store.temporary(**options) as store:
             for number, path in list(metrics.items()):
@@ -100,6 +102,24 @@ def write(
                         del metrics[number]
             _lines(store, metrics, entries, _Tables(store, folder, f"{prefix}metrics"))
     return entries
+
+
+@dataclass(slots=True)
+class _Stores:
+    """Empty stores, one after the other, in one database: creating one takes longer than reading a small file."""
+
+    options: Mapping[str, Any]
+    last: Store | None = None
+
+    def empty(self) -> Store:
+        """Return an empty store; the one before must not be used any more."""
+        self.last = Store.temporary(**self.options) if self.last is None else self.last.emptied()
+        return self.last
+
+    def close(self) -> None:
+        if self.last is not None:
+            self.last.close()
+        self.last = None
 
 
 @dataclass(slots=True)

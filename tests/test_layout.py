@@ -97,7 +97,7 @@ CHANGED_BY_NAME = {
     "ingest/partial.py": ["{table}"],  # device and profile_window, of a trace whose reader failed
     "ingest/reading.py": ["{table}", "{table}"],  # a failed reader: tables without events
     "ingest/store/conceal.py": ["{table}"],  # texts: text, name and tables without events
-    "ingest/store/tables.py": ["{stored_name(table)}"],  # remove_source: a failed reader
+    "ingest/store/tables.py": ["{table}", "{stored_name(table)}"],  # emptied: all tables; remove_source: a failed reader
 }
 """Files with statements that change or delete rows of a table by a variable, with the tables they are."""
 

@@ -143,6 +143,15 @@ class Tables(Queries):
         store._in_folder = True
         return store
 
+    def emptied(self) -> Self:
+        """Return an empty store in the database of this one, which must not be used again."""
+        self._unsettle_views()
+        rows = [f"DELETE FROM {table}" for table in STORED if table != "store_info"]
+        self.connection.execute(";\n".join(["BEGIN", *rows, "COMMIT"]))
+        store = type(self)(self.connection, self.path)
+        store._folder, store._in_folder = self._folder, self._in_folder
+        return store
+
     def close(self) -> None:
         """Close the database for good, and remove a temporary store."""
         self.connection.close()

@@ -117,6 +117,63 @@ def test_signatures_of_operators(tmp_path: Path) -> None:
     assert len(same["host_event"]) == 24
 
 
+def test_files_that_are_read_together_have_the_tables_of_each_alone(demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They share a database, and nothing of a file reaches the tables of the next one."""
+    databases: list[Store] = []
+    temporary = Store.temporary
+
+    def counted(**options: Any) -> Store:
+        databases.append(temporary(**options))
+        return databases[-1]
+
+    monkeypatch.setattr(Store, "temporary", counted)
+    folder = tmp_path / "run"
+    folder.mkdir()
+    for number, name in enumerate(sorted((demo / "kineto").glob("*.json.gz"))[:3]):
+        shutil.copy(name, folder / f"{number}.json.gz")
+    (folder / "2-short.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1,
+                                                     "tid": 1, "ts": 5, "dur": 5}, {"ph": "X", "name": "b"}]}))  # fmt: skip
+    content = (folder / "1.json.gz").read_bytes()
+    (folder / "1-cut.json.gz").write_bytes(content[: len(content) // 2])
+    inputs = find_files([folder])
+    assert len(inputs) == 5
+    together, alone = tmp_path / "together", tmp_path / "alone"
+    together.mkdir()
+    alone.mkdir()
+    entries = partial.write(inputs, together, "p-", threads=1)
+    assert len(databases) == 1
+    assert [bool(entry["read"]["notes"]) for entry in entries] == [False, True, False, True, False]
+    renamed = {}
+    for number, file in enumerate(inputs):
+        [entry] = partial.write([file], alone, f"{number}-", threads=1)
+        renamed.update({f"{number}-0000.{table}.parquet": name for table, name in entries[number]["read"]["tables"].items()})
+        entry["read"]["tables"] = {table: renamed[name] for table, name in entry["read"]["tables"].items()}
+        assert entry == entries[number]
+    assert len(databases) == 6
+    assert {renamed[name]: content for name, content in files(alone).items()} == files(together)
+
+
+def test_after_a_reader_that_failed_the_next_file_has_a_new_database(demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read_trace = kineto.read_trace
+    stores: list[Store] = []
+
+    def fails_once(store: Store, *arguments: Any) -> Any:
+        stores.append(store)
+        result = read_trace(store, *arguments)
+        if len(stores) == 1:
+            raise RuntimeError("a defect of the reader")
+        return result
+
+    monkeypatch.setattr(kineto, "read_trace", fails_once)
+    inputs = find_files(sorted((demo / "kineto").glob("*.json.gz"))[:3])
+    tables = tmp_path / "tables"
+    tables.mkdir()
+    entries = partial.write(inputs, tables, "p-", threads=1)
+    assert ["error" in entry["read"] for entry in entries] == [True, False, False]
+    assert stores[0].connection is not stores[1].connection
+    assert stores[1].connection is stores[2].connection
+
+
 def only(source: str) -> FoundRun:
     (run,) = small.found_below(source)
     return run
