@@ -15,7 +15,7 @@ from postrun.nightly.unreadable import reason
 
 VALUE = {"a": [1, 2.5, True, None, "text ä"], "b": {"c": {}}}
 TEXT = json.dumps(VALUE, ensure_ascii=False).encode()
-PACKED = {"x.json": TEXT, "x.json.gz": gzip.compress(TEXT), "x.json.zst": zstandard.compress(TEXT)}
+PACKED = {"x.json": TEXT, "x.json.gz": gzip.compress(TEXT, mtime=0), "x.json.zst": zstandard.compress(TEXT)}
 
 
 @pytest.mark.parametrize("name", PACKED)
@@ -39,7 +39,7 @@ def test_complete_files_have_no_reason_and_cut_ones_have(name: str) -> None:
         ("x.json", b"\x80\x81\x82 not a text", "not a text in UTF-8"),
         ("x.json", b'{"a": tr', "JSON that ends too early"),
         ("x.json", b'{"a": "tex', "JSON that ends too early"),
-        ("x.json.gz", gzip.compress(b'{"a": [1, 2'), "JSON that ends too early"),
+        ("x.json.gz", gzip.compress(b'{"a": [1, 2', mtime=0), "JSON that ends too early"),
         # Others' files: lines of JSON, comments, other values, other endings.
         ("log.json", b'{"a": 1}\n{"b": 2', None),
         ("config.json", b"{\n  // a comment\n}", None),
