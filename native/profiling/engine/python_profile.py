@@ -241,7 +241,7 @@ class PythonPart(Part):
             profiler.start()
         except (ValueError, RuntimeError) as error:  # from Python 3.12 on it says so itself
             step.segments.pop()
-            self._off = LeftOutError(str(error))
+            self._off = LeftOutError(f"another profiler is active ({error})")
 
     def _stop(self, step: _Step, phase: str) -> None:
         segment = step.segments[-1] if step.segments else None

@@ -3,6 +3,7 @@
 #define POSTRUN_REDACT_TEXT_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,9 +18,9 @@ struct buffer {
 };
 
 static inline void put(struct buffer *b, const char *text, size_t length) {
-    if (b->length + length + 1 > b->capacity) {
+    if (length >= b->capacity - b->length) {
         size_t capacity = (b->length + length + 1) * 2;
-        char *data = realloc(b->data, capacity);
+        char *data = length < SIZE_MAX / 8 && b->length < SIZE_MAX / 8 ? realloc(b->data, capacity) : NULL;
         if (!data) {
             b->failed = true;
             return;

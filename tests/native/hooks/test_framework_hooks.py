@@ -74,7 +74,8 @@ def test_a_program_that_compiles_meets_no_hook_of_modules(before: str, loop: str
     [
         ("for epoch in 0, 1:\n    for batch in DataLoader(A): step()", range(10)),
         ("for i in range(6): step()", range(6)),
-        ("for epoch in 0, 1:\n    for i, batch in enumerate(DataLoader(A * 2)):\n        model(1)\n        if i % 2: optimizer.step()",
+        ("long = A * 2\nfor epoch in 0, 1:\n    for i, batch in enumerate(DataLoader(long)):\n"
+         "        model(1)\n        if i % 2: optimizer.step()",
          range(10)),
         ("for a, b in zip(DataLoader(A), DataLoader(B)): step()", range(5)),
         # the iteration without a step of the optimizer, as with GradScaler, belongs to the next step

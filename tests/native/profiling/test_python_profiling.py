@@ -216,7 +216,7 @@ def test_another_profiler_is_left_alone(tmp_path: Path) -> None:
     second, part = cProfile.Profile(), part_of(tmp_path)
     second.enable()
     try:
-        with pytest.raises(LeftOutError, match=r"another profiler is active in this thread|Another profiling tool is already active"):
+        with pytest.raises(LeftOutError, match="another profiler is active"):
             part.open(9)
         tenfold(9)
     finally:
