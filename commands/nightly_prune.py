@@ -101,7 +101,7 @@ def _print(removed: Sequence[Removal], kept: Sequence[str], delete: bool, as_jso
 def _gone(source: str, out: str, rows: Mapping[str, Row]) -> frozenset[str]:
     """Return the runs of the index that the source no longer has.
 
-    A run is not gone if the listing left out what may belong to it. InputError if the source has no run at all."""
+    A run is not gone if the listing left out what may belong to it. InputError if the source has no run of the index."""
     from ..ingest.object_store.open import open_objects
     from ..nightly import night as nights
     from ..nightly import run_night as course
@@ -117,7 +117,10 @@ def _gone(source: str, out: str, rows: Mapping[str, Row]) -> frozenset[str]:
     unseen = [line.partition(": ")[0] for line in night.not_read]
     if len(objects.left_out) >= MOST_LEFT_OUT or "" in unseen:
         raise InputError(f"{source}: too much cannot be read there to know what is gone; see `postrun nightly --dry-run --json`")
-    return frozenset(run for run in night.gone if not any(_shares(run, path) for path in unseen))
+    gone = frozenset(run for run in night.gone if not any(_shares(run, path) for path in unseen))
+    if rows and not rows.keys() - gone:
+        raise InputError(f"{source}: has none of the runs in {out}, so nothing is taken for gone; give the SOURCE of `postrun nightly`")
+    return gone
 
 
 def _shares(run_id: str, path: str) -> bool:

@@ -19,6 +19,7 @@ from .digest_page import digest_page, link
 
 HTML, JSON, MARKDOWN = FILES = ("digest.html", "digest.json", "digest.md")
 ARCHIVE: Final = "digests"
+INDEX: Final = "index.html"
 LAYOUT: Final = "postrun.digest/1"
 _MOST: Final = 10_000  # jobs, groups or families in digest.json
 _MOST_ROWS: Final = 12  # of a table in Markdown
@@ -37,7 +38,8 @@ def write(out: Objects, digest: Digest, look: Look | None = None) -> None:
 def _write(out: Objects, digest: Digest, look: Look | None, names: Sequence[str]) -> None:
     installed = version("postrun")
     html, data_file, text_file = names
-    page = digest_page(digest, installed, look)
+    folder, _, data_name = data_file.rpartition("/")
+    page = digest_page(digest, installed, look, data_file=data_name, index=f"{'../' if folder else ''}{INDEX}")
     out.write(html, page.encode("utf-8", "replace"), content_type="text/html; charset=utf-8")
     text = json.dumps(data(digest, installed), ensure_ascii=False, indent=1)
     out.write(data_file, f"{text}\n".encode("utf-8", "backslashreplace"), content_type="application/json")

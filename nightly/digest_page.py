@@ -15,8 +15,12 @@ from .model import Row
 TITLE: Final = "Weekly digest"
 
 
-def digest_page(digest: Digest, version: str, look: Look | None = None) -> str:
-    """Render the page for a browser, a phone or paper; it loads nothing."""
+def digest_page(
+    digest: Digest, version: str, look: Look | None = None, *, data_file: str = "digest.json", index: str = "index.html"
+) -> str:
+    """Render the page for a browser, a phone or paper; it loads nothing.
+
+    ``data_file``, ``index``: links to the same as JSON and to the index."""
     look = look or Look()
     lines, rest = texts.worse(digest)
     causes = texts.causes(digest)
@@ -47,6 +51,8 @@ def digest_page(digest: Digest, version: str, look: Look | None = None) -> str:
         lost=[(_run(digest, job), *numbers) for job, *numbers in texts.most_lost(digest)],
         worse=[(_named(digest, digest.links.get(run_id), run_id), clip(family, 90), text) for run_id, family, text in lines],
         rest=rest,
+        data_file=data_file,
+        index=index,
     )
 
 

@@ -116,7 +116,8 @@ def tiles(digest: Digest) -> list[Tile]:
     change = "none in the period before"
     if before.allocated_ns:
         change = f"{signed_percent(100 * (total.allocated_ns - before.allocated_ns) / before.allocated_ns)} against the period before"
-    rows = [Tile("gpu-hours", "GPU-hours", rounded.total(total.allocated_ns), change, "causes")]
+    known = bool(total.jobs) or not digest.unmeasured
+    rows = [Tile("gpu-hours", "GPU-hours", rounded.total(total.allocated_ns) if known else UNKNOWN, change, "causes")]
     earlier = percent_of(before.productive_ns, before.known_ns)
     rows.append(
         Tile(
@@ -125,7 +126,7 @@ def tiles(digest: Digest) -> list[Tile]:
         )
     )  # fmt: skip
     share = percent(percent_of(total.lost_ns, total.known_ns))
-    rows.append(Tile("lost", "lost", rounded.total(total.lost_ns), f"GPU-hours; {share} of known", "lost"))
+    rows.append(Tile("lost", "lost", rounded.total(total.lost_ns) if known else UNKNOWN, f"GPU-hours; {share} of known", "lost"))
     idle = rounded.total(total.inactive_ns) if total.sampled_ns else UNKNOWN
     detail = f"of {rounded.total(total.sampled_ns)} sampled GPU-hours" if total.sampled_ns else "no utilization was sampled"
     rows.append(Tile("inactive", "allocated, no activity", idle, detail, "inactive"))
@@ -175,7 +176,8 @@ def notes(digest: Digest) -> list[str]:
 
 def _quoted(label: str) -> str:
     """Write a label of users in a note, in which backticks mark code."""
-    return clip(label.replace("`", "'"), _LONGEST_NAME)
+    name = clip(label.replace("`", "'"), _LONGEST_NAME)
+    return f'"{name}"'
 
 
 # -- tables ----------------------------------------------------------------------------------------------------------------

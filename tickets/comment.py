@@ -52,9 +52,10 @@ def _blocks(message: Message, dialect: Dialect, longest: int | None, rules: int 
 
     def finding(number: int, finding: Finding) -> str:
         where = f"({finding.where})" if finding.where and finding.where not in finding.title else ""
-        origin = ": ".join(filter(None, (where, finding.worth)))
+        origin = text(f"{': '.join(filter(None, (where, finding.worth)))}." if where or finding.worth else "")
+        title = f"{strong(finding.title)}{(' ' if where else ': ') * bool(origin)}{origin}"
         advice = f"What to do: {finding.advice}" if finding.advice else ""
-        item = " ".join(filter(None, (strong(finding.title), text(origin and f"{origin}."), text(finding.text), text(advice))))
+        item = " ".join(filter(None, (title, text(finding.text), text(advice))))
         return dialect.item.format(number=number, item=item)
 
     listed = [verdict for verdict in message.verdicts if not dialect.brief or verdict.verdict in ("issue", "error")]

@@ -114,7 +114,11 @@ def test_a_job_belongs_to_the_week_in_which_it_ended() -> None:
 
 def test_nothing_is_a_digest_too() -> None:
     assert digest_text.headline(of()) == "No job ended in this period."
-    assert digest_text.headline(of(job("a/1", allocated_ns=None))) == "1\u00a0job ended; the GPU-hours are not recorded."
+    unknown = of(job("a/1", allocated_ns=None))
+    assert digest_text.headline(unknown) == "1\u00a0job ended; the GPU-hours are not recorded."
+    assert {tile.label: tile.value for tile in digest_text.tiles(unknown)} == {
+        "GPU-hours": "—", "productive": "—", "lost": "—", "allocated, no activity": "—", "jobs": "1"
+    }  # fmt: skip
     assert digest_text.headline(of(job("a/1"))) == "1\u00a0job used 80.0\u00a0GPU-hours; the recordings do not show the causes."
     assert digest_text.headline(of(job("a/1", parts={}))) == "1\u00a0job used 80.0\u00a0GPU-hours; 100% were productive."
     result = of(job("a/1", state="running", started_ns=MONDAY, duration_ns=DAY_NS))
@@ -155,7 +159,7 @@ def test_a_label_of_no_job_is_noted_with_those_of_the_jobs() -> None:
     row = job("a/1", parts={}, labels={"te`<b>[a](http://evil.example)": "x", "project": "y"})
     result = of(row, by="taem")
     text = " ".join(digest_text.notes(result))
-    assert "No job has the label taem; their labels are project, te'<b>[a](http://evil.example)." in text
+    assert 'No job has the label "taem"; their labels are "project", "te\'<b>[a](http://evil.example)".' in text
     tokens = MarkdownIt().parse(digest_files.markdown(result))
     assert not [part for token in tokens for part in token.children or () if part.type in ("link_open", "html_inline")]
     assert "No job has the label" not in " ".join(digest_text.notes(of(row, by="project")))
@@ -405,7 +409,11 @@ def test_the_digest_of_each_week_stays(tmp_path: Path) -> None:
     assert names == [f"2026-W{number}.{kind}" for number in (47, 48) for kind in ("html", "json", "md")]
     data = json.loads((out / "digests" / "2026-W48.json").read_text())
     assert (data["period"]["week"], data["jobs"][0]["report"]) == ("2026-W48", "../runs/llama/1/latest/report.html")
-    assert 'href="../runs/llama/1/latest/report.html"' in (out / "digests" / "2026-W48.html").read_text()
+    page = (out / "digests" / "2026-W48.html").read_text()
+    assert 'href="../runs/llama/1/latest/report.html"' in page
+    links = {link for link in re.findall(r'href="([^"#]+)"', page) if "runs/" not in link}
+    assert links == {"2026-W48.json", "../index.html"}
+    assert all((out / "digests" / link).exists() for link in links - {"../index.html"})
 
 
 def test_the_default_is_the_week_before_the_time_of_the_call(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -158,6 +159,11 @@ def test_the_command_lists_first_and_removes_when_told(tmp_path: Path, out: Obje
     (tmp_path / "empty").mkdir()
     nothing = CliRunner().invoke(main, ["nightly", "prune", str(folder), "--gone-from", str(tmp_path / "empty"), "--delete"])
     assert (nothing.exit_code, "nothing is taken for gone" in nothing.stderr) == (4, True)
+    # Nor does a folder with other runs, such as one below or above the source.
+    (tmp_path / "other" / "in").mkdir(parents=True)
+    shutil.copytree(tmp_path / "in" / "gpt-2", tmp_path / "other" / "in" / "gpt-2")
+    wrong = CliRunner().invoke(main, ["nightly", "prune", str(folder), "--gone-from", str(tmp_path / "other"), "--delete"])
+    assert (wrong.exit_code, "has none of the runs" in wrong.stderr) == (4, True)
     refused = CliRunner().invoke(main, ["nightly", "prune", str(folder)])
     assert (refused.exit_code, "--older-than, --keep" in refused.stderr) == (2, True)
 

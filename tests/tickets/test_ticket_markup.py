@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from postrun.tickets import markup
 from postrun.tickets.comment import comment
 from postrun.tickets.markup import FileLink, length
-from postrun.tickets.message import Message, from_report, marker
+from postrun.tickets.message import Finding, Message, from_report, marker
 from ticket_fakes import report_json
 
 PIECES = [
@@ -294,6 +294,13 @@ def test_a_comment_that_fits_is_whole() -> None:
     assert result.endswith(f"<!-- {marker('gpt-350m')} -->")
     assert "Cut" not in result
     assert "ProfilerReport" not in result
+
+
+@pytest.mark.parametrize(("where", "title"), [("", "Record less: saves 20%."), ("rank 1", "Record less (rank 1): saves 20%.")])
+def test_a_finding_without_a_place_has_a_colon_before_its_saving(where: str, title: str) -> None:
+    finding = Finding("Record less", where, "saves 20%", "It is slow.", "")
+    message = replace(from_report(report_json()), findings=(finding,))
+    assert f"1. {title} It is slow." in comment(message, markup.TEXT)
 
 
 def test_limits_of_the_recording_are_in_the_comment() -> None:
