@@ -113,7 +113,7 @@ def name_of(group: Hours, by: str) -> str:
 
 def tiles(digest: Digest) -> list[Tile]:
     total, before, rounded = digest.total, digest.before, numbers(digest)
-    change = "none in the period before"
+    change = "none known in the period before"
     if before.allocated_ns:
         change = f"{signed_percent(100 * (total.allocated_ns - before.allocated_ns) / before.allocated_ns)} against the period before"
     known = bool(total.jobs) or not digest.unmeasured
@@ -125,8 +125,8 @@ def tiles(digest: Digest) -> list[Tile]:
             f"of known GPU-hours; {percent(earlier)} before" if earlier is not None else "of known GPU-hours", "causes",
         )
     )  # fmt: skip
-    share = percent(percent_of(total.lost_ns, total.known_ns))
-    rows.append(Tile("lost", "lost", rounded.total(total.lost_ns) if known else UNKNOWN, f"GPU-hours; {share} of known", "lost"))
+    share = f"; {percent(percent_of(total.lost_ns, total.known_ns))} of known" if known else ""
+    rows.append(Tile("lost", "lost", rounded.total(total.lost_ns) if known else UNKNOWN, f"GPU-hours{share}", "lost"))
     idle = rounded.total(total.inactive_ns) if total.sampled_ns else UNKNOWN
     detail = f"of {rounded.total(total.sampled_ns)} sampled GPU-hours" if total.sampled_ns else "no utilization was sampled"
     rows.append(Tile("inactive", "allocated, no activity", idle, detail, "inactive"))

@@ -157,10 +157,12 @@ def _named(present: Sequence[Row], policy: Policy, patterns: Sequence[re.Pattern
 
 
 def ended_ns(row: Row) -> int | None:
-    """Return the end of a job, else the time of its report, else its start."""
-    if row.started_ns is not None and row.duration_ns is not None:
-        return row.started_ns + row.duration_ns
-    return row.reported_at_ns if row.reported_at_ns is not None else row.started_ns
+    """Return the end of a job, else the time of its report, else its start.
+
+    No job ends after its report: its clock was ahead."""
+    end = row.started_ns + row.duration_ns if row.started_ns is not None and row.duration_ns is not None else None
+    known = [time for time in (end, row.reported_at_ns) if time is not None]
+    return min(known, default=row.started_ns)
 
 
 def remove(out: Objects, removals: Iterable[Removal]) -> Iterator[Removal]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
+
+from loopback import serving
 
 _TYPE = "<Content-Type>application/octet-stream</Content-Type>"
 _TIME = "Fri, 20 Nov 2026 06:00:00 GMT"
@@ -54,14 +55,9 @@ def small_azure() -> Iterator[SmallAzure]:
         def log_message(self, *_: object) -> None:
             return
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    state.endpoint = f"http://127.0.0.1:{server.server_port}"
-    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-    try:
+    with serving(Handler) as port:
+        state.endpoint = f"http://127.0.0.1:{port}"
         yield state
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def _listing(blobs: dict[str, bytes], query: dict[str, str]) -> bytes:

@@ -15,11 +15,13 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 from xml.sax.saxutils import escape
+
+from loopback import serving
 
 _KEY = re.compile(r"Credential=([^/]+)/")
 _TIME = "2026-11-20T06:00:00.000Z"
@@ -46,26 +48,13 @@ def small_s3(
 ) -> Iterator[SmallS3]:
     """``certificate``, ``key``: of the server, which then uses TLS."""
     state = SmallS3(keys=keys, wait_s=wait_s, buckets={name: {} for name in buckets})
-    server = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"state": state}))
+    context = None
     if certificate is not None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, key)
-        server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
-    state.endpoint = f"{'http' if certificate is None else 'https'}://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
-    try:
+    with serving(type("Handler", (_Handler,), {"state": state}), context) as port:
+        state.endpoint = f"{'http' if context is None else 'https'}://127.0.0.1:{port}"
         yield state
-    finally:
-        server.shutdown()
-        server.server_close()
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, *_: Any) -> None:
-        """Print nothing: a client that refuses the certificate ends the connection."""
 
 
 class _Handler(BaseHTTPRequestHandler):

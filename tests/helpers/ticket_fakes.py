@@ -16,9 +16,11 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
+
+from loopback import serving
 
 
 class RefusedError(Exception):
@@ -127,21 +129,9 @@ class Fake:
 
             do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = handle_any  # noqa: N815
 
-        class Server(ThreadingHTTPServer):
-            def handle_error(self, request: Any, client_address: Any) -> None:
-                """Ignore a client that left."""
-
-        server = Server(("127.0.0.1", 0), Handler)
-        server.daemon_threads = True
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-        thread.start()
-        self.url = f"http://127.0.0.1:{server.server_port}"
-        try:
+        with serving(Handler) as port:
+            self.url = f"http://127.0.0.1:{port}"
             yield self
-        finally:
-            server.shutdown()
-            server.server_close()
-            thread.join(5)
 
 
 class FakeJira(Fake):

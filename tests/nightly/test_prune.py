@@ -60,17 +60,19 @@ def test_age_number_and_size(out: Objects) -> None:
 
 
 def test_age_counts_from_the_end_of_the_job(out: Objects) -> None:
-    """A long job is as old as its end; without one, as its report."""
+    """No job ends after its report, by which it also counts without an end."""
     rows = [
         put(out, "long", 1, duration_ns=9 * DAY, reported_at_ns=11 * DAY),
         put(out, "short", 1, duration_ns=DAY, reported_at_ns=11 * DAY),
         put(out, "open", 1, reported_at_ns=11 * DAY),
         put(out, "failed", 1, state="failed", started_ns=None, reported_at_ns=4 * DAY),
+        put(out, "clock ahead", 400, duration_ns=DAY, reported_at_ns=4 * DAY),
         put(out, "unknown", 1, state="failed", started_ns=None),
     ]
-    assert chosen(out, rows, before_ns=5 * DAY) == ({"short": 200, "failed": 200}, ())
-    assert chosen(out, rows, before_ns=10 * DAY) == ({"short": 200, "failed": 200}, ())
-    assert chosen(out, rows, before_ns=10 * DAY + 1) == ({"long": 200, "short": 200, "failed": 200}, ())
+    early = {"failed": 200, "clock ahead": 200}
+    assert chosen(out, rows, before_ns=5 * DAY) == ({"short": 200, **early}, ())
+    assert chosen(out, rows, before_ns=10 * DAY) == ({"short": 200, **early}, ())
+    assert chosen(out, rows, before_ns=10 * DAY + 1) == ({"long": 200, "short": 200, **early}, ())
 
 
 def test_superseded_versions_go_and_the_newest_stays(out: Objects) -> None:

@@ -11,14 +11,14 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import pytest
+from loopback import serving
 from postrun.errors import UsageError
 from postrun.tickets.http import Client, HttpError, LostAnswerError, Options, TicketError, Upload, multipart
 from ticket_fakes import Fake, RefusedError, Request
@@ -248,30 +248,11 @@ class Proxy(BaseHTTPRequestHandler):
         pass
 
 
-@contextmanager
-def listening(handler: type[BaseHTTPRequestHandler], context: ssl.SSLContext | None = None) -> Iterator[int]:
-    class Server(ThreadingHTTPServer):
-        def handle_error(self, request: Any, client_address: Any) -> None:
-            """Ignore a client that left."""
-
-    server = Server(("127.0.0.1", 0), handler)
-    if context:
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    try:
-        yield server.server_port
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join(5)
-
-
 def test_the_proxy_of_the_environment_is_used_and_its_refusal_told(monkeypatch: pytest.MonkeyPatch, slept: list[float]) -> None:
     for name in ("no_proxy", "NO_PROXY", "HTTP_PROXY", "HTTPS_PROXY"):
         monkeypatch.delenv(name, raising=False)
     Proxy.seen.clear()
-    with listening(Proxy) as port:
+    with serving(Proxy) as port:
         monkeypatch.setenv("http_proxy", f"http://me:pa%3Ass@127.0.0.1:{port}")
         monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{port}")
         options = Options(insecure_http=True, sleep=slept.append)
@@ -299,7 +280,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 def test_certificates_are_verified(certificate: tuple[Path, Path], slept: list[float]) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*certificate)
-    with listening(Proxy, context) as port:
+    with serving(Proxy, context) as port:
         with pytest.raises(TicketError, match=r"certificate cannot be verified .*POSTRUN_CA_BUNDLE"):
             Client(f"https://127.0.0.1:{port}", {}, Options(sleep=slept.append)).json("GET", "/")
         options = Options(ca_bundle=str(certificate[0]), sleep=slept.append)
