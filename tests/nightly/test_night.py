@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import random
 import threading
@@ -277,6 +278,15 @@ def test_a_report_without_its_marker_is_made_again(source: Path, out: Objects) -
     asked = wanted(source, out)
     night = nights.plan(open_objects(source), out, asked, rows)
     assert sorted(one.run.id for one in night.decisions if one.due) == ["run2", "run4"]
+
+
+def test_garbage_is_collected_rarely_while_runs_are_searched(source: Path, out: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
+    usual, during, decide = gc.get_threshold(), set(), nights.decide
+    monkeypatch.setattr(nights, "decide", lambda *words: during.add(gc.get_threshold()[0]) or decide(*words))
+    nights.plan(open_objects(source), out, wanted(source, out), {})
+    assert all(threshold > 10 * usual[0] for threshold in during)
+    assert len(during) == 1
+    assert gc.get_threshold() == usual
 
 
 def test_two_nights_at_once_share_the_runs(source: Path, out: Objects) -> None:

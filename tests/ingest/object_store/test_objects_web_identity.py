@@ -137,6 +137,15 @@ def test_answers_without_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         assert len(sts.seen) <= 4
 
 
+@pytest.mark.parametrize(("status", "requests"), [(403, 1), (503, 2)])
+def test_a_refusal_is_final_and_a_fault_is_not(tmp_path: Path, status: int, requests: int) -> None:
+    with service() as sts:
+        sts.answer = (status, "")
+        with pytest.raises(web_identity.WebIdentityError, match=f"status: {status}"):
+            web_identity.credentials(identity(tmp_path, sts.url), "eu-central-1", None)
+        assert len(sts.seen) == requests
+
+
 def test_a_missing_token_is_sent_nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with service() as sts:
         role = {f"POSTRUN_SOURCE_{name}": value for name, value in identity(tmp_path, sts.url, token=None).items()}
