@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 
 pytest.importorskip("distributed", reason="Dask is not installed (pip install 'postrun[dask]')")
 
-RUNS = 8
+RUNS = 12
 EPOCH_US = 1_700_000_000_000_000
 STARTED_S = 300.0  # of a busy machine
 # A process that opens such a file dies as by a crash in a library.

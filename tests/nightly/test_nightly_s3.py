@@ -174,11 +174,12 @@ def test_nights_one_after_the_other(runs: Path, local: dict[str, bytes], proxy: 
     assert [name for name in local if name != "bad: postrun.log" and report_json[name] != local[name]] == []
     assert not [path for method, path in proxy.log if method in {"PUT", "DELETE"} and not path.startswith("/reports/plain/")]
 
-    # From the page in the bucket to each report.
+    # From the page in the bucket to the newest report of each run, or to the log of one without a report.
     page = out.read("index.html").decode()
     links = links_of(page)
     rows = rows_of(out)
-    assert {f"{row['folder']}/{name}" for row in rows.values() for name in row["written"]} <= links
+    folders = {run: row["folder"] if row["state"] == "failed" else f"runs/{run}/latest" for run, row in rows.items()}
+    assert {f"{folders[run]}/{name}" for run, row in rows.items() for name in row["written"]} <= links
     assert [link for link in links if out.head(link) is None] == []
 
     # The credentials appear nowhere.
@@ -222,7 +223,7 @@ def test_nights_one_after_the_other(runs: Path, local: dict[str, bytes], proxy: 
     assert (sorted(third["reported"]), third["gone"], third["runs"]) == (["captured", "new", odd], [WIDE], 8)
     page = out.read("index.html").decode()
     assert [link for link in links_of(page) if out.head(link) is None] == []
-    assert f"{rows_of(out)[odd]['folder']}/report.html" in links_of(page)
+    assert f"runs/{odd}/latest/report.html" in links_of(page)
     assert out.head(f"{rows['captured']['folder']}/report.json") is not None  # a link to it still works
     assert {f"{row['folder']}/{name}" for row in rows_of(out).values() for name in row["written"]} <= {one.path for one in out.list()}
 
