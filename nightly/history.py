@@ -256,6 +256,13 @@ def regressions(runs: pl.DataFrame, settings: Settings) -> list[Finding]:
     )
 
 
+def ended_since(runs: pl.DataFrame, since_ns: int) -> list[str]:
+    """Return the ids of the runs that ended at a time or later.
+
+    ``runs``: as of :func:`history`. A run without any time counts."""
+    return _ordered(runs).filter((pl.col("ended_ns") >= since_ns).fill_null(True))["id"].to_list()
+
+
 def changes_between(runs: pl.DataFrame, settings: Settings, since_ns: int, until_ns: int) -> tuple[list[Finding], list[ChangePoint]]:
     """Return the regressions and the worse levels of a period.
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from . import table
-from .history import Finding, Settings, family_of, history, regressions
+from .history import Finding, Settings, ended_since, family_of, history, regressions
 
 if TYPE_CHECKING:
     from .model import Row
@@ -42,19 +42,23 @@ def news(last: table.Kept, rows: Mapping[str, Row], runs: pl.DataFrame, settings
     """Return what is new in the done-markers.
 
     ``rows``: of the markers. ``runs``: the table of the index. Only families with new or changed runs are compared. Other settings than in
-    the last index are not news. In the first night, news are only the regressions of the newest runs, not those of the history before."""
+    the last index are not news. Neither is history: of runs that ended before the first report, only the newest ones count."""
     before = {run_id: row for run_id, (_, row) in last.markers.items()}
     waiting = turn.others() - ({row.night for row in before.values()} - last.waiting)
     after = {run_id: row for run_id, row in rows.items() if row.state == "reported" and row.night not in waiting}
     unannounced = turn.mine | (last.waiting if before else waiting)  # without an index, the runs of other nights are not news
-    old = {run_id: row for run_id, row in (before or after).items() if run_id in after and row.night not in unannounced}
+    known = before or after
+    old = {run_id: row for run_id, row in known.items() if run_id in after and row.night not in unannounced}
     families = dict(runs.select("id", "family").iter_rows())
-    changed = {families[run_id] for run_id, row in after.items() if (known := old.get(run_id)) is not row and known != row}
+    changed = {families[run_id] for run_id, row in after.items() if (earlier := old.get(run_id)) is not row and earlier != row}
     now = runs.filter(pl.col("family").is_in(sorted(changed)) & pl.col("id").is_in(sorted(after)))
-    if not old:
-        return News(tuple(one for one in history(now, settings).findings if one.kind == "regression"), waiting)
     marked = {(one.id, one.metric) for one in _regressions(old, families, rows, changed, settings)}
-    return News(tuple(one for one in regressions(now, settings) if (one.id, one.metric) not in marked), waiting)
+    new = [one for one in regressions(now, settings) if (one.id, one.metric) not in marked]
+    if not new:
+        return News((), waiting)
+    newest = {(one.id, one.metric) for one in history(now, settings).findings if one.kind == "regression"}
+    later = set(ended_since(now, min(row.reported_at_ns or 0 for row in known.values()))) if old else _NOBODY
+    return News(tuple(one for one in new if one.id in later or (one.id, one.metric) in newest), waiting)
 
 
 def _regressions(

@@ -72,6 +72,18 @@ def test_the_first_night_announces_no_history(tmp_path: Path) -> None:
     assert new(out, B) == ["job/010"]
 
 
+def test_history_that_the_first_night_left_is_no_news(tmp_path: Path) -> None:
+    """As with a first night of --since: the next one reads ten older runs."""
+    out, reported = open_objects(tmp_path / "out"), START + 12 * DAY
+    put(out, *(run(day, 100, reported_at_ns=reported) for day in (10, 11)))
+    assert new(out, A) == []
+    older = [run(day, 130 if day in (4, 9) else 100, B, reported_at_ns=reported + DAY) for day in range(10)]
+    put(out, *older, *(replace(row, id=f"rare/{day}", name="rare") for day, row in enumerate(older)))
+    assert new(out, B) == ["rare/9"]  # the newest of its series, as in a first night
+    put(out, run(12, 130, C), run(13, 100, C))
+    assert new(out, C) == ["job/012"]
+
+
 def test_a_regression_in_an_older_run_of_a_backlog_is_new_once(out: Objects) -> None:
     """The newest run is as fast as the others, and the regression is 40 days old."""
     put(out, *(run(day, 130 if day == 4 else 100) for day in range(8)), run(45, 100))
