@@ -29,7 +29,7 @@ PRUNE_OPTIONS = [
     option("--gone-from", metavar="SOURCE", help="Remove and forget runs whose files are no longer at SOURCE of `postrun nightly`."),
     option("--most", callback=size_of, metavar="SIZE", help="Remove the oldest reports until all together have at most this size."),
     option("--superseded", is_flag=True, help="Remove reports that a newer one of the same run replaced."),
-    option("--ticketed", is_flag=True, help="Also remove reports that a ticket links to."),
+    option("--ticketed", is_flag=True, help="Also remove reports that a ticket, sent or waiting, links to."),
     FAMILY,
     option("--delete", is_flag=True, help="Remove; without it, only list what would be removed."),
     option("--json", "as_json", is_flag=True, help="Print the list as JSON on standard output."),
@@ -45,6 +45,7 @@ def nightly_prune(out: str, as_json: bool, **options: Any) -> None:
     Nothing is removed without --delete. Runs keep their figures in the index and are not reported again; their done.json stays.
     """
     from ..ingest.object_store.open import open_objects
+    from ..nightly import outbox
     from ..nightly import prune as pruning
     from ..nightly.index import Book
     from ..nightly.places import RUNS
@@ -65,6 +66,7 @@ def nightly_prune(out: str, as_json: bool, **options: Any) -> None:
         options["most"],
         options["superseded"],
         options["ticketed"],
+        outbox.runs_waiting(output),
     )
     planned = pruning.plan(rows, pruning.reports_of(output.list(f"{RUNS}/"), rows), policy, options["families"])
     removed: list[Removal] = []
@@ -91,7 +93,10 @@ def _print(removed: Sequence[Removal], kept: Sequence[str], delete: bool, as_jso
     for removal in removed:
         echo_line(f"{removal.row.id}: {plural(len(removal.files), 'file')}, {removal.bytes / 1e6:.1f} MB: {removal.why}")
     if kept:
-        echo_line(f"note: {plural(len(kept), 'report')} kept because of a ticket with a link to it; --ticketed removes them too", err=True)
+        echo_line(
+            f"note: {plural(len(kept), 'report')} kept for a ticket, sent or waiting, with a link to it; --ticketed removes it too",
+            err=True,
+        )
     if delete and removed:
         echo_line("note: the next `postrun nightly`, or one with --index-only, takes them out of the index", err=True)
     done = "removed" if delete else "would be removed; --delete does it"

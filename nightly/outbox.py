@@ -91,6 +91,12 @@ def left(out: Objects, claims: Claims) -> Iterator[Outbox]:
                 yield _read(out, night)
 
 
+def runs_waiting(out: Objects) -> frozenset[str]:
+    """Return the ids of the runs about which messages wait."""
+    nights = [match[1] for file in out.list(f"{FOLDER}/") if (match := FILE.fullmatch(file.path))]
+    return frozenset(entry.run for night in nights for entry in _read(out, night).entries if entry.run is not None)
+
+
 def _claim(night: str) -> str:
     return f"{FOLDER}/{night}.claim.json"
 

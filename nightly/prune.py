@@ -29,7 +29,7 @@ class Policy:
 
     ``before_ns``: of runs that ended before this (Unix time). ``keep``: of each family, all but this many of the newest runs. ``gone``: of
     runs that are no longer at the source. ``most_bytes``: of the oldest runs, until the rest is not larger. ``superseded``: those that a
-    newer one of the same run replaced. ``ticketed``: also those that a ticket links to."""
+    newer one of the same run replaced. ``ticketed``: also those that a ticket links to, or a message in ``waiting``, runs by their ids."""
 
     before_ns: int | None = None
     keep: int | None = None
@@ -37,6 +37,11 @@ class Policy:
     most_bytes: int | None = None
     superseded: bool = False
     ticketed: bool = False
+    waiting: frozenset[str] = frozenset()
+
+    def keeps(self, row: Row) -> bool:
+        """Decide whether a ticket protects the report of a run."""
+        return not self.ticketed and (bool(row.tickets) or row.id in self.waiting)
 
 
 @dataclass(slots=True)
@@ -75,7 +80,7 @@ class Removal:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """``kept``: ids of runs that the policy names and a ticket links to."""
+    """``kept``: ids of runs that the policy names and a ticket protects."""
 
     removals: tuple[Removal, ...]
     kept: tuple[str, ...]
@@ -116,12 +121,12 @@ def plan(rows: Mapping[str, Row], reports: Mapping[str, Reports], policy: Policy
     left = sum(sizes.values())
     for row in present:
         files = reports.get(row.id, Reports())
-        if row.id in reasons and (policy.ticketed or not row.tickets):
+        if row.id in reasons and not policy.keeps(row):
             removals[row.id] = Removal(row, reasons[row.id], tuple(files.all()), True, row.id in policy.gone)
         # A failed run may have no other report than the one before.
         elif policy.superseded and row.state == "reported" and (old := files.superseded(row.folder)):
             removals[row.id] = Removal(row, "replaced by a newer report", tuple(old))
-        if row.id in reasons and row.tickets and not policy.ticketed:
+        if row.id in reasons and policy.keeps(row):
             kept.add(row.id)
     left -= sum(one.bytes for one in removals.values())
     most = left if policy.most_bytes is None else policy.most_bytes
@@ -131,7 +136,7 @@ def plan(rows: Mapping[str, Row], reports: Mapping[str, Reports], policy: Policy
         before = removals.get(row.id)
         if before is not None and before.complete:
             continue
-        if row.tickets and not policy.ticketed:
+        if policy.keeps(row):
             kept.add(row.id)
             continue
         left -= sizes.get(row.id, 0) - (before.bytes if before is not None else 0)

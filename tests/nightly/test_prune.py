@@ -15,7 +15,7 @@ from postrun.ingest.object_store.folder import Folder
 from postrun.ingest.object_store.objects import Objects, ObjectStoreError
 from postrun.ingest.object_store.open import open_objects
 from postrun.nightly import night as nights
-from postrun.nightly import places
+from postrun.nightly import outbox, places
 from postrun.nightly.claims import Claims
 from postrun.nightly.model import Row
 from postrun.nightly.prune import PRUNED, Policy, plan, remove, reports_of
@@ -108,6 +108,17 @@ def test_what_a_ticket_links_to_stays_unless_it_is_named(out: Objects) -> None:
     assert chosen(out, rows, before_ns=9 * DAY, superseded=True) == ({"a": 100, "b": 200}, ("a",))
     assert chosen(out, rows, most_bytes=0) == ({"b": 200}, ("a",))
     assert chosen(out, rows, before_ns=9 * DAY, ticketed=True) == ({"a": 300, "b": 200}, ())
+
+
+def test_what_a_message_that_waits_links_to_stays(out: Objects, tmp_path: Path) -> None:
+    for day, name in enumerate("abc"):
+        put(out, name, day)
+    with Claims(out) as claims:
+        outbox.new(out, claims, [outbox.Entry("slow", "key", "a", ("slower",), ()), outbox.Entry("slow", "all", None, (), ("2 runs",), 2)])
+        listed = call(tmp_path / "out", "--older-than", "2026-08-01", "--delete")
+    assert listed.stderr.startswith("note: 1 report kept for a ticket, sent or waiting, with a link to it; --ticketed")
+    assert {one.path.split("/")[1] for one in out.list("runs/") if one.path.endswith("report.html")} == {"a"}
+    assert call(tmp_path / "out", "--older-than", "2026-08-01", "--ticketed").stdout.startswith("a: 2 files")
 
 
 def test_runs_in_the_folder_of_another_are_told_apart(out: Objects) -> None:
