@@ -6,11 +6,12 @@ Times are sums of integers (GPU-ns) and add up exactly. Nothing is estimated: wh
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import fsum
 from typing import Final
 
 from ..analysis.run import goodput
+from ..analysis.toolkit.wording import plural
 from .change_points import ChangePoint
 from .gpu_hours import LONGEST, column
 from .history import Finding, Settings, changes_between, family_of
@@ -251,8 +252,13 @@ def _worse(rows: Sequence[Row], named: Mapping[str, str], settings: Settings, pe
     findings, changes = changes_between(frame, settings, period.since_ns, period.until_ns)
     changes.sort(key=lambda one: (one.metric != STEP.key, -abs(one.change_percent), one.family, one.metric))
     listed = {(change.family, change.metric) for change in changes}
-    largest: dict[tuple[str, str | None], Finding] = {}
+    of_figure: dict[tuple[str, str | None], list[Finding]] = {}
     for finding in sorted(findings, key=lambda one: (-abs(one.change_percent or 0), one.family, one.id)):
         if (finding.family, finding.metric) not in listed:
-            largest.setdefault((finding.family, finding.metric), finding)
-    return list(largest.values()), changes
+            of_figure.setdefault((finding.family, finding.metric), []).append(finding)
+    return [_with_others(*some) for some in of_figure.values()], changes
+
+
+def _with_others(first: Finding, *others: Finding) -> Finding:
+    """Name the number of smaller regressions of the same family and figure."""
+    return replace(first, text=f"{first.text}; less so in {plural(len(others), 'other run')} of the family") if others else first
