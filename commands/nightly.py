@@ -59,10 +59,6 @@ _REPORT_OPTIONS: Final = (
     "formats", "top", "paper", "timeline_events", "rules", "preset", "memory_limit", "max_unpacked", "redact", "rule_timeout",
     "price_per_gpu_hour",
 )  # fmt: skip
-KNOWN: Final = (
-    "folders of the hosted profiler, PyTorch profiler traces (.json, .json.gz, .json.zst), exports of Nsight Systems (.sqlite),"
-    " recordings (.prt) and, with --run-stores, run stores (.duckdb)"
-)
 
 
 _moment = parsed(lambda text: words.moment(text, time.time_ns()))
@@ -408,7 +404,9 @@ def _check_found(source: str, verbose: bool, night: Night) -> None:
             more = len(night.not_read) - _NAMED
             rest = [f"and {more} more"] if more > 0 else []
             raise InputError("\n".join([f"{source}: no run found. Left out:", *night.not_read[:_NAMED], *rest]))
-        echo(f"postrun: {source}: no run found; what is looked for: {KNOWN}", err=True)
+        from ..ingest.discover import KNOWN
+
+        echo(f"postrun: {source}: no run found; what is looked for: {KNOWN}, these only with --run-stores", err=True)
     if verbose:
         echo(f"{night.runs_found} runs found, {sum(decision.due for decision in night.decisions)} to report", err=True)
 

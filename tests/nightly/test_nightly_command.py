@@ -161,7 +161,7 @@ def test_a_first_night_without_a_run_is_no_failure(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     first = nightly(tmp_path / "empty", "--out", tmp_path / "out", "--quiet")
     assert (first.exit_code, first.stdout) == (0, "")
-    assert "empty: no run found; what is looked for: folders of the hosted profiler" in first.stderr
+    assert "empty: no run found; what is looked for: PyTorch profiler traces" in first.stderr
     assert json.loads((tmp_path / "out" / "index.json").read_text())["runs_total"] == 0
 
 
