@@ -12,7 +12,7 @@ from typing import Final
 import polars as pl
 
 from ...ingest.store.store import Store
-from ..device.collectives import ONE_TO_ONE, collective_calls, communication_kernels
+from ..device.collectives import ONE_TO_ONE, collective_calls
 from ..toolkit.places import Places
 from ..toolkit.shared import shared
 from .clocks import Clocks, aligned_clocks
@@ -73,7 +73,8 @@ def _matches(store: Store) -> tuple[pl.DataFrame, Clocks]:
     clocks = _clocks(store, calls)
     shifts = pl.col("process").replace_strict(clocks.shifts, default=0, return_dtype=pl.Int64)
     calls = _at_one_time(calls.with_columns(shift_ns=shifts))
-    world_size: int | None = communication_kernels(store).select(pl.col("world_size").max()).item()
+    sizes = store.frame("SELECT id AS process, world_size FROM process").filter(pl.col("process").is_in(calls["process"].implode()))
+    world_size: int | None = sizes.select(pl.col("world_size").max()).item()
     if world_size is not None and calls["process"].n_unique() >= world_size:  # the recognized groups have no further ranks
         recognized = pl.col("group").is_null() & pl.col("match").is_not_null()
         members = pl.col("process").n_unique().over("match").cast(pl.Int64)

@@ -6,13 +6,14 @@ nearly every step and rank of a role. So the runs of one step have the same kern
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import polars as pl
 
 from ...ingest.store.store import Store
 from ..device.collectives import ONE_TO_ONE
+from ..toolkit.places import batches, one_of
 from .simulation import OFTEN, OPERATIONS, OVERLAP_NS, noise
 
 KERNELS: Final = 4_000_000  # computation kernels that are read at most; a longer job is simulated over its first steps
@@ -21,7 +22,9 @@ LINES: Final = 512  # lines of communication that are compared with each other
 COMPARED: Final = 2_000_000  # pairs of operations that are compared, about
 ALIKE: Final = 2.0  # variance between positions of a step / variance within them, up to which the position does not matter
 MEETING: Final = 0.9  # share of the transfers of two streams that have to overlap if the streams are two ends of one connection
+AT_ONCE: Final = 500_000  # kernels in memory at once; one process is never divided
 _LINE: Final = ("process", "stream")
+_AROUND: Final = ("role", "count", "position", "among", "operations")
 _COMMUNICATION: Final = {
     "process": pl.Int64, "stream": pl.Int64, "start": pl.Int64, "end": pl.Int64, "operation": pl.String, "bytes": pl.Int64,
     "group_size": pl.Int64, "match": pl.Int64, "shift_ns": pl.Int64,
@@ -34,14 +37,12 @@ def operations(store: Store, calls: pl.DataFrame, steps: pl.DataFrame, roles_of:
     ``calls``: :func:`.matching.matched_collectives`. ``steps``: process, number, start, end (ns); each process has the same numbers.
     ``roles_of``: number of the role of each process."""
     steps = _affordable(store, steps)
-    communication = _in_steps(calls.select(pl.col(name).cast(kind) for name, kind in _COMMUNICATION.items()), steps)
-    kernels = _in_steps(_kernels(store, steps), steps)
     roles = pl.DataFrame({"process": roles_of.keys(), "role": roles_of.values()}, schema={"process": pl.Int64, "role": pl.Int64})
-    kernels = kernels.join(roles, on="process")
+    communication = _in_steps(calls.select(pl.col(name).cast(kind) for name, kind in _COMMUNICATION.items()), steps)
     communication = communication.join(roles, on="process")
     shifts = communication.group_by("process").agg(pl.col("shift_ns").first())
     columns = [*OPERATIONS, "role"]
-    rows = pl.concat([_runs(kernels, communication).select(columns), _transfers(communication).select(columns)])
+    rows = pl.concat([_runs(store, steps, roles, communication).select(columns), _transfers(communication).select(columns)])
     shift = pl.col("shift_ns").fill_null(0)
     return _paired(
         rows.join(shifts, left_on="rank", right_on="process", how="left").with_columns(pl.col("start", "end") + shift).drop("shift_ns")
@@ -55,13 +56,19 @@ def _affordable(store: Store, steps: pl.DataFrame) -> pl.DataFrame:
     return steps.filter(pl.col("number").is_in(numbers.head(most).implode()))
 
 
-def _kernels(store: Store, steps: pl.DataFrame) -> pl.DataFrame:
-    first, last = steps["start"].min(), steps["end"].max()
-    sql = """
-        SELECT process::BIGINT AS process, stream, name, start_ns AS start, end_ns AS "end" FROM device_run
-        WHERE computation AND process IS NOT NULL AND start_ns >= ? AND start_ns < ?
-    """
-    return store.frame(sql, [first, last])
+def _kernels(store: Store, steps: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    """Yield the computation kernels of the steps, those of some processes at a time."""
+    where = "computation AND process IS NOT NULL AND start_ns >= ? AND start_ns < ?"
+    span = [steps["start"].min(), steps["end"].max()]
+    counts: list[tuple[int, int]] = store.frame(
+        f"SELECT process::BIGINT, count(*) FROM device_run WHERE {where} GROUP BY process ORDER BY process", span
+    ).rows()
+    for processes in batches(counts, AT_ONCE) or [[]]:
+        sql = f"""
+            SELECT process::BIGINT AS process, stream, name, start_ns AS start, end_ns AS "end" FROM device_run
+            WHERE {where} AND {one_of("process", processes)}
+        """
+        yield _in_steps(store.frame(sql, span), steps)
 
 
 def _in_steps(rows: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
@@ -75,47 +82,29 @@ def work_orders(store: Store, steps: pl.DataFrame) -> dict[int, tuple[int, int]]
     """Return the order of the kernels of each process in most steps, hashed.
 
     Stages of a pipeline differ by their schedule."""
-    steps = _affordable(store, steps)
-    kernels = _in_steps(_kernels(store, steps), steps)
-    main = kernels.group_by(_LINE).agg(busy=(pl.col("end") - pl.col("start")).sum()).sort("busy", "stream", descending=[True, False])
-    main = main.unique("process", keep="first", maintain_order=True)
-    ordered = kernels.join(main, on=_LINE, how="semi").sort("start")
-    position = pl.int_range(pl.len(), dtype=pl.UInt64).over("process", "step")
-    mixed = (pl.struct("name", position.alias("position")).hash() // 2**20).alias("mixed")  # so that the sum of a step does not overflow
-    sums = ordered.with_columns(mixed).group_by("process", "step").agg(pl.col("mixed").sum(), kernels=pl.len())
-    usual = sums.group_by("process", "mixed", "kernels").len().sort("len", "mixed", "kernels", descending=[True, False, False])
-    usual = usual.unique("process", keep="first", maintain_order=True)
-    return {process: (mixed, number) for process, mixed, number in usual.select("process", "mixed", "kernels").iter_rows()}
+    orders: dict[int, tuple[int, int]] = {}
+    for kernels in _kernels(store, _affordable(store, steps)):
+        main = kernels.group_by(_LINE).agg(busy=(pl.col("end") - pl.col("start")).sum()).sort("busy", "stream", descending=[True, False])
+        main = main.unique("process", keep="first", maintain_order=True)
+        ordered = kernels.join(main, on=_LINE, how="semi").sort("start")
+        position = pl.int_range(pl.len(), dtype=pl.UInt64).over("process", "step")
+        mixed = pl.struct("name", position.alias("position")).hash() // 2**20  # so that the sum of a step does not overflow
+        sums = ordered.with_columns(mixed=mixed).group_by("process", "step").agg(pl.col("mixed").sum(), kernels=pl.len())
+        usual = sums.group_by("process", "mixed", "kernels").len().sort("len", "mixed", "kernels", descending=[True, False, False])
+        usual = usual.unique("process", keep="first", maintain_order=True)
+        orders |= {process: (mixed, number) for process, mixed, number in usual.select("process", "mixed", "kernels").iter_rows()}
+    return orders
 
 
-def _runs(kernels: pl.DataFrame, communication: pl.DataFrame) -> pl.DataFrame:
-    """Combine the computation kernels between two cuts."""
-    numbered = kernels.sort("start", "end").with_columns(
-        index=pl.int_range(pl.len(), dtype=pl.Int64).over(*_LINE, "step"), count=pl.len().over(*_LINE, "step").cast(pl.Int64)
-    )
-    cut = (
-        _cuts(numbered, communication)
-        .join(numbered.select(*_LINE, "step", "count", "role").unique(), on=["role", "count"])
-        .select(*_LINE, "step", index="cut")
-        .with_columns(cut=1)
-        .unique()
-    )
-    length = pl.col("end") - pl.col("start")
-    split = numbered.join(cut, on=[*_LINE, "step", "index"], how="left").sort("start", "end")
-    changes = pl.col("name").ne_missing(pl.col("name").shift(1).over(*_LINE, "step"))
-    if split.select(changes.sum()).item() <= OPERATIONS_MOST:
-        split = split.with_columns(cut=pl.when(changes).then(1).otherwise("cut"))
-    runs = (
-        split.with_columns(run=pl.col("cut").fill_null(0).cum_sum().over(*_LINE, "step"), hashed=pl.col("name").hash() // 2**20)
-        .group_by(*_LINE, "step", "run", "role")
-        .agg(
-            pl.col("start").min(),
-            pl.col("end").max(),
-            busy=length.sum(),
-            work=pl.struct(pl.col("hashed").sum(), pl.len().alias("kernels")).hash(),
-        )
-        .sort(*_LINE, "step", "start")
-    )
+def _runs(store: Store, steps: pl.DataFrame, roles: pl.DataFrame, communication: pl.DataFrame) -> pl.DataFrame:
+    """Combine the computation kernels between two cuts.
+
+    The kernels are read twice, because the cuts of a role depend on all of its ranks."""
+    read = [_around(numbered, communication) for numbered in _numbered(store, steps, roles)]
+    cuts = _cuts(pl.concat(around for around, _ in read))
+    cut_at_changes = sum(changes for _, changes in read) <= OPERATIONS_MOST
+    changed = pl.col("changed") if cut_at_changes else pl.lit(False)
+    runs = pl.concat(_combined(numbered, cuts, changed) for numbered in _numbered(store, steps, roles)).sort(*_LINE, "step", "start")
     position = pl.int_range(pl.len()).over(*_LINE, "step")
     placed = runs.with_columns(position=position, count=pl.len().over(*_LINE, "step"))
     alike = placed.join(_alike(placed), on=["role", "work", "count"], how="semi").select(*_LINE, "step", "run", alike=True)
@@ -130,6 +119,46 @@ def _runs(kernels: pl.DataFrame, communication: pl.DataFrame) -> pl.DataFrame:
             match=pl.lit(None, pl.Int64),
         )
         .cast(OPERATIONS)
+    )
+
+
+def _numbered(store: Store, steps: pl.DataFrame, roles: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    """Yield the kernels of some processes, numbered on their stream in each step.
+
+    Adds role, index (0 for the first), count (kernels there), and changed (the kernel before is another one)."""
+    line = (*_LINE, "step")
+    for kernels in _kernels(store, steps):
+        yield (
+            kernels.join(roles, on="process")
+            .sort("start", "end")
+            .with_columns(
+                index=pl.int_range(pl.len(), dtype=pl.Int64).over(line),
+                count=pl.len().over(line).cast(pl.Int64),
+                changed=pl.col("name").ne_missing(pl.col("name").shift(1).over(line)),
+            )
+        )
+
+
+def _combined(kernels: pl.DataFrame, cuts: pl.DataFrame, changed: pl.Expr) -> pl.DataFrame:
+    """Return the runs of kernels between two cuts.
+
+    ``kernels``: numbered. ``changed``: other kernels before which runs are cut. Columns: process, stream, step, run, role, start, end, busy
+    (ns), work (hash)."""
+    line = [*_LINE, "step"]
+    counts = kernels.select(*line, "count", "role").unique()
+    begin = cuts.join(counts, on=["role", "count"]).select(*line, index="cut", cut=True).unique()
+    return (
+        kernels.join(begin, on=[*line, "index"], how="left", maintain_order="left")
+        .with_columns(
+            run=(pl.col("cut").fill_null(False) | changed).cast(pl.Int64).cum_sum().over(line), hashed=pl.col("name").hash() // 2**20
+        )
+        .group_by(*line, "run", "role")
+        .agg(
+            pl.col("start").min(),
+            pl.col("end").max(),
+            busy=(pl.col("end") - pl.col("start")).sum(),
+            work=pl.struct(pl.col("hashed").sum(), pl.len().alias("kernels")).hash(),
+        )
     )
 
 
@@ -157,12 +186,14 @@ def _alike(runs: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _cuts(kernels: pl.DataFrame, communication: pl.DataFrame) -> pl.DataFrame:
-    """Return the numbers of kernels in their step before which runs are cut.
+def _around(kernels: pl.DataFrame, communication: pl.DataFrame) -> tuple[pl.DataFrame, int]:
+    """Return between which kernels each communication is, and the number of changes.
 
-    Columns: role, count (kernels of the stream in the step), cut."""
+    ``kernels``: numbered. Columns: role, count (kernels of the stream in the step), position (of the communication among those of its
+    stream in the step), among, operations (hash of all of them), before, after (numbers of kernels)."""
     line = [*_LINE, "step"]
-    ordered = communication.sort("start", "end").with_columns(
+    ordered = communication.join(kernels.select("process").unique(), on="process", how="semi").sort("start", "end")
+    ordered = ordered.with_columns(
         position=pl.int_range(pl.len()).over(line),
         among=pl.len().over(line),
         operations=(pl.col("operation").hash() // 2**20).sum().over(line),
@@ -179,9 +210,16 @@ def _cuts(kernels: pl.DataFrame, communication: pl.DataFrame) -> pl.DataFrame:
         .join_asof(ended, left_on="start", right_on="time", by=line, check_sortedness=False)
         .sort("resumed")
         .join_asof(begun, left_on="resumed", right_on="time", by=line, check_sortedness=False)
-        .with_columns(pl.col("before", "after").fill_null(0))
+        .select(*_AROUND, pl.col("before", "after").fill_null(0))
     )
-    usual = counted.group_by("role", "count", "position", "among", "operations").agg(
+    return counted, int(kernels["changed"].sum())
+
+
+def _cuts(around: pl.DataFrame) -> pl.DataFrame:
+    """Return the numbers of kernels in their step before which runs are cut.
+
+    Columns: role, count (kernels of the stream in the step), cut."""
+    usual = around.group_by(_AROUND).agg(
         before=pl.col("before").quantile(OFTEN, "lower"), after=pl.col("after").quantile(1 - OFTEN, "higher")
     )
     cuts = pl.concat([usual.select("role", "count", cut="before"), usual.select("role", "count", cut="after")])

@@ -95,11 +95,11 @@ CALLS: Final = {
 _SIZE: Final = ("operation", "element_type", "group_size", "assumed", "bytes")
 
 
-@shared
 def communication_kernels(store: Store) -> pl.DataFrame:
     """Return every communication kernel with its collective, by process and time.
 
-    ``group_ranks`` is a number in :func:`rank_texts`: a job of 512 ranks records a text of kilobytes with each kernel."""
+    ``group_ranks`` is a number in :func:`rank_texts`: a job of 512 ranks records a text of kilobytes with each kernel. The rows of a large
+    job are not kept in memory: what is needed of them more often is in :func:`collective_calls`."""
     return store.frame(_KERNELS) if communicates(store) else pl.DataFrame(schema=_SCHEMA)
 
 

@@ -14,7 +14,7 @@ from .shared import shared
 T = TypeVar("T")
 
 # Device events in memory at once; larger runs are read in groups of processes (one process is never divided).
-ROWS_AT_ONCE: Final = 2_000_000
+ROWS_AT_ONCE: Final = 1_000_000
 
 
 def in_order(name: str) -> str:

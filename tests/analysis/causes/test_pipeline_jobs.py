@@ -9,6 +9,7 @@ import pytest
 from judging import rules_of
 from pipeline_jobs import Shape, pipeline_job
 from postrun.analysis import Options
+from postrun.analysis.causes import operations
 from postrun.analysis.report import Finding, RuleResult
 from postrun.analysis.rules.engine.selection import select
 from postrun.ingest.store import Store
@@ -89,6 +90,15 @@ def test_numbers_of_streams_do_not_matter(make_store: MakeStore) -> None:
     plain, permuted = (judged(make_store(**pipeline_job(job, 3))) for job in (shape, same))
     assert {name: result.finding for name, result in plain[0].items()} == {name: result.finding for name, result in permuted[0].items()}
     assert [finding.saving_percent for finding in plain[1]] == [finding.saving_percent for finding in permuted[1]]
+
+
+def test_kernels_that_are_read_process_by_process_give_the_same(make_store: MakeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    shape = Shape(3, 2, factor=long_stage, noise=0.02)
+    together = judged(make_store(**pipeline_job(shape, 3)))
+    monkeypatch.setattr(operations, "AT_ONCE", 1)
+    assert judged(make_store(**pipeline_job(shape, 3))) == together
+    monkeypatch.setattr(operations, "OPERATIONS_MOST", 0)
+    assert judged(make_store(**pipeline_job(shape, 3)))[1][0].rule == "StageImbalance"
 
 
 def test_a_missing_rank_leaves_out_the_simulation(make_store: MakeStore) -> None:
