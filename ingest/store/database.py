@@ -43,13 +43,18 @@ def database_settings(memory_limit: str, threads: int | None) -> dict[str, str |
     }
 
 
-def connect(database: str, settings: dict[str, Any], spill: Path, last: Mapping[str, str]) -> duckdb.DuckDBPyConnection:
-    """Connect, then set the ``last`` settings, which DuckDB does not take in one call."""
+def connect(
+    database: str, settings: dict[str, Any], spill: Path, last: Mapping[str, str], *, temporary: bool = False
+) -> duckdb.DuckDBPyConnection:
+    """Connect, then set the ``last`` settings, which DuckDB does not take in one call.
+
+    ``temporary``: the file is removed when it is closed, so closing it does not write everything to it, which takes seconds."""
     import duckdb
 
     connection = duckdb.connect(database, config={**settings, "temp_directory": native_path(spill / "spill")})
     try:
-        connection.execute("; ".join(f"SET {name} = {value}" for name, value in last.items()))
+        first = ["PRAGMA disable_checkpoint_on_shutdown"] if temporary else []
+        connection.execute("; ".join([*first, *(f"SET {name} = {value}" for name, value in last.items())]))
     except BaseException:
         connection.close()
         raise

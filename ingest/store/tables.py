@@ -99,7 +99,8 @@ class Tables(Queries):
         try:
             if path is not None:
                 make_way(path)
-            connection = connect(database, settings, spill, LOCKED if packed else {**NOT_PACKED, **LOCKED})
+            last = LOCKED if packed else {**NOT_PACKED, **LOCKED}
+            connection = connect(database, settings, spill, last, temporary=temp_directory is not None)
         except BaseException as error:
             if folder is not None:
                 folder.cleanup()
