@@ -93,10 +93,8 @@ def _print(removed: Sequence[Removal], kept: Sequence[str], delete: bool, as_jso
     for removal in removed:
         echo_line(f"{removal.row.id}: {plural(len(removal.files), 'file')}, {removal.bytes / 1e6:.1f} MB: {removal.why}")
     if kept:
-        echo_line(
-            f"note: {plural(len(kept), 'report')} kept for a ticket, sent or waiting, with a link to it; --ticketed removes it too",
-            err=True,
-        )
+        it = "it" if len(kept) == 1 else "them"
+        echo_line(f"note: {plural(len(kept), 'run')} kept: a ticket, sent or waiting, links to {it}; --ticketed removes {it} too", err=True)
     if delete and removed:
         echo_line("note: the next `postrun nightly`, or one with --index-only, takes them out of the index", err=True)
     done = "removed" if delete else "would be removed; --delete does it"

@@ -260,5 +260,5 @@ def _worse(rows: Sequence[Row], named: Mapping[str, str], settings: Settings, pe
 
 
 def _with_others(first: Finding, *others: Finding) -> Finding:
-    """Name the number of smaller regressions of the same family and figure."""
-    return replace(first, text=f"{first.text}; less so in {plural(len(others), 'other run')} of the family") if others else first
+    """Name the number of other regressions of the same family and figure."""
+    return replace(first, text=f"{first.text}; {plural(len(others), 'other run')} of the family also regressed") if others else first

@@ -256,11 +256,13 @@ def regressions(runs: pl.DataFrame, settings: Settings) -> list[Finding]:
     )
 
 
-def ended_since(runs: pl.DataFrame, since_ns: int) -> list[str]:
-    """Return the ids of the runs that ended at a time or later.
+def besides_history(runs: pl.DataFrame, since_ns: int) -> set[str]:
+    """Return the ids of the runs that ended at a time or later, or are the newest.
 
-    ``runs``: as of :func:`history`. A run without any time counts."""
-    return _ordered(runs).filter((pl.col("ended_ns") >= since_ns).fill_null(True))["id"].to_list()
+    ``runs``: as of :func:`history`. The newest are those of a series, if they ended within 30 days before the last known end of all."""
+    ordered = _ordered(runs)
+    late = ordered.filter((pl.col("ended_ns") >= since_ns).fill_null(True))
+    return {*late["id"], *_current(ordered).filter("newest")["id"]}
 
 
 def changes_between(runs: pl.DataFrame, settings: Settings, since_ns: int, until_ns: int) -> tuple[list[Finding], list[ChangePoint]]:

@@ -116,7 +116,7 @@ class Book:
         plain = plain_table(rows, versions, [noted_ns.get(row.id) for row in rows], self.settings)
         changes = news(known.kept, known.rows, plain, self.settings, turn)
         full, past = with_history(plain, self.settings, [*new.values(), *changes.regressions])
-        data = table.encoded(full, changes.waiting)
+        data = table.encoded(full, changes.waiting, changes.first_report_ns)
         if not out.replace(PARQUET, data, known.kept.etag):
             return None
         new |= {(one.id, one.metric): one for one in changes.regressions}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from . import table
-from .history import Finding, Settings, ended_since, family_of, history, regressions
+from .history import NIGHT_NS, Finding, Settings, besides_history, family_of, regressions
 
 if TYPE_CHECKING:
     from .model import Row
@@ -32,17 +32,18 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """``waiting``: nights that announce their runs later."""
+    """``waiting``: nights that announce their runs later. ``first_report_ns``: when the first of all reports was made."""
 
     regressions: tuple[Finding, ...] = ()
     waiting: frozenset[str] = _NOBODY
+    first_report_ns: int | None = None
 
 
 def news(last: table.Kept, rows: Mapping[str, Row], runs: pl.DataFrame, settings: Settings, turn: Turn) -> News:
     """Return what is new in the done-markers.
 
     ``rows``: of the markers. ``runs``: the table of the index. Only families with new or changed runs are compared. Other settings than in
-    the last index are not news. Neither is history: of runs that ended before the first report, only the newest ones count."""
+    the last index are not news. Neither is history: of runs that ended more than 36 hours before the first report, the newest count."""
     before = {run_id: row for run_id, (_, row) in last.markers.items()}
     waiting = turn.others() - ({row.night for row in before.values()} - last.waiting)
     after = {run_id: row for run_id, row in rows.items() if row.state == "reported" and row.night not in waiting}
@@ -54,11 +55,12 @@ def news(last: table.Kept, rows: Mapping[str, Row], runs: pl.DataFrame, settings
     now = runs.filter(pl.col("family").is_in(sorted(changed)) & pl.col("id").is_in(sorted(after)))
     marked = {(one.id, one.metric) for one in _regressions(old, families, rows, changed, settings)}
     new = [one for one in regressions(now, settings) if (one.id, one.metric) not in marked]
-    if not new:
-        return News((), waiting)
-    newest = {(one.id, one.metric) for one in history(now, settings).findings if one.kind == "regression"}
-    later = set(ended_since(now, min(row.reported_at_ns or 0 for row in known.values()))) if old else _NOBODY
-    return News(tuple(one for one in new if one.id in later or (one.id, one.metric) in newest), waiting)
+    times = [row.reported_at_ns for row in known.values()]
+    first_report_ns = min((time for time in [last.first_report_ns, *times] if time is not None), default=None)
+    if new and first_report_ns is not None:
+        counted = besides_history(runs.filter(pl.col("id").is_in(sorted(after))), first_report_ns - NIGHT_NS)
+        new = [one for one in new if one.id in counted]
+    return News(tuple(new), waiting, first_report_ns)
 
 
 def _regressions(

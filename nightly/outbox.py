@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from ..ingest.object_store.objects import Objects
+from ..errors import InputError
+from ..ingest.object_store.objects import Objects, ObjectStoreError
 from .claims import Claims
 
 FOLDER: Final = "nights"
@@ -92,9 +93,21 @@ def left(out: Objects, claims: Claims) -> Iterator[Outbox]:
 
 
 def runs_waiting(out: Objects) -> frozenset[str]:
-    """Return the ids of the runs about which messages wait."""
-    nights = [match[1] for file in out.list(f"{FOLDER}/") if (match := FILE.fullmatch(file.path))]
-    return frozenset(entry.run for night in nights for entry in _read(out, night).entries if entry.run is not None)
+    """Return the ids of the runs about which messages wait.
+
+    InputError for a damaged file: what it protects is unknown."""
+    runs = set[str]()
+    for night in [match[1] for file in list(out.list(f"{FOLDER}/")) if (match := FILE.fullmatch(file.path))]:
+        try:
+            box = _read(out, night)
+        except ObjectStoreError:
+            if out.head(f"{FOLDER}/{night}.outbox.json") is None:
+                continue  # sent meanwhile
+            raise
+        if box.damaged:
+            raise InputError(f"{out.place(box.path)}: not as postrun nightly writes it, so it is unknown which reports wait; remove it")
+        runs |= {entry.run for entry in box.entries if entry.run is not None}
+    return frozenset(runs)
 
 
 def _claim(night: str) -> str:

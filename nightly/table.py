@@ -22,6 +22,8 @@ from .model import Row, State
 VERSION: Final = "1"  # of the table; a table of another version is not used as a cache
 _WRITTEN: Final = "postrun.written"
 _WAITING: Final = "postrun.waiting"
+_NANOSECONDS: Final = re.compile(r"[0-9]{1,18}|[0-8][0-9]{18}")
+_FIRST_REPORT: Final = "postrun.first_report_ns"
 _NIGHT: Final = re.compile(r"[0-9a-f]{32}")
 _LAYOUT: Final = "postrun.index"
 _STATES: Final = get_args(State)
@@ -43,12 +45,14 @@ WRITTEN_AT: Final = "told_at_ns"  # when a row without a done-marker was written
 @dataclass(frozen=True, slots=True)
 class Kept:
     """The content of an index.parquet. ``markers``: version -> row of a run, by its id. ``open``: rows without a marker, and when they were
-    written. ``etag``: of the file; None if it does not exist. ``waiting``: ids of nights that had not announced their runs (news.py)."""
+    written. ``etag``: of the file; None if it does not exist. ``waiting``: ids of nights that had not announced their runs (news.py).
+    ``first_report_ns``: when the first report was made, also if it has been made again or forgotten since."""
 
     etag: str | None
     markers: Mapping[str, tuple[str, Row]]
     open: Mapping[str, tuple[int, Row]]
     waiting: frozenset[str] = frozenset()
+    first_report_ns: int | None = None
 
 
 def frame(rows: Sequence[Row], **more: pl.Series) -> pl.DataFrame:
@@ -101,12 +105,14 @@ def rows_of(table: pl.DataFrame) -> list[Row]:
     return rows
 
 
-def encoded(table: pl.DataFrame, waiting: Iterable[str] = ()) -> bytes:
+def encoded(table: pl.DataFrame, waiting: Iterable[str] = (), first_report_ns: int | None = None) -> bytes:
     """Encode a table as Parquet, with bytes that are unique to this writer.
 
-    ``waiting``: as in Kept."""
+    ``waiting``, ``first_report_ns``: as in Kept."""
     buffer = io.BytesIO()
     metadata = {_LAYOUT: VERSION, _WRITTEN: uuid.uuid4().hex, _WAITING: " ".join(sorted(waiting))}
+    if first_report_ns is not None:
+        metadata[_FIRST_REPORT] = str(first_report_ns)
     table.write_parquet(buffer, compression="zstd", metadata=metadata)
     return buffer.getvalue()
 
@@ -151,7 +157,9 @@ def read(out: Objects, path: str) -> Kept:
     ]
     markers = {row.id: (version, row) for row, version, _ in own_rows if version is not None}
     waiting = frozenset(_NIGHT.findall(metadata.get(_WAITING, "")))
-    return Kept(now.etag, markers, {row.id: (when, row) for row, _, when in own_rows if when is not None}, waiting)
+    first_report = metadata.get(_FIRST_REPORT, "")
+    first_report_ns = int(first_report) if _NANOSECONDS.fullmatch(first_report) else None
+    return Kept(now.etag, markers, {row.id: (when, row) for row, _, when in own_rows if when is not None}, waiting, first_report_ns)
 
 
 def _is_bounded(data: bytes) -> bool:

@@ -349,7 +349,7 @@ def test_levels_that_changed_in_the_week_and_regressions_are_listed_once() -> No
     result = of(*trend("llama", 100, 125, 2), *single, *faster, *before)
     assert [(change.family, change.id, change.change_percent) for change in result.changes] == [("llama", "llama/23", 25.0)]
     assert [(finding.family, finding.id, finding.change_percent) for finding in result.regressions] == [("bert", "bert/26", 40.0)]
-    assert result.regressions[0].text.endswith("; less so in 1 other run of the family")
+    assert result.regressions[0].text.endswith("; 1 other run of the family also regressed")
     lines, rest = digest_text.worse(result)
     assert rest == 0
     assert lines[0] == (

@@ -64,24 +64,53 @@ def out(tmp_path: Path) -> Objects:
     return known(open_objects(tmp_path / "out"))
 
 
+SET_UP = START + 12 * DAY
+
+
+def older(night: str, slow: Sequence[int] = (4, 9), at_ns: int = SET_UP) -> list[Row]:
+    """Runs of ten days, with reports that one night makes after them."""
+    return [run(day, 130 if day in slow else 100, night, reported_at_ns=at_ns) for day in range(10)]
+
+
+def named(name: str, rows: Sequence[Row]) -> list[Row]:
+    return [replace(row, id=f"{name}/{row.id[-3:]}", name=name) for row in rows]
+
+
 def test_the_first_night_announces_no_history(tmp_path: Path) -> None:
+    """Of each series the newest run counts, and the runs of the last 36 hours do."""
     out = open_objects(tmp_path / "out")
-    put(out, *(run(day, 130 if day in (4, 9) else 100) for day in range(10)))
-    assert new(out, A) == ["job/009"]
-    put(out, run(10, 140, B))
-    assert new(out, B) == ["job/010"]
+    put(out, *older(A), *named("fresh", [*older(A, slow=(4,)), run(11, 130, A), run(12, 100, A)]))
+    assert new(out, A) == ["fresh/011", "job/009"]
+    put(out, run(13, 140, B))
+    assert new(out, B) == ["job/013"]
 
 
 def test_history_that_the_first_night_left_is_no_news(tmp_path: Path) -> None:
     """As with a first night of --since: the next one reads ten older runs."""
-    out, reported = open_objects(tmp_path / "out"), START + 12 * DAY
-    put(out, *(run(day, 100, reported_at_ns=reported) for day in (10, 11)))
+    out = open_objects(tmp_path / "out")
+    put(out, *(run(day, 100, reported_at_ns=SET_UP) for day in (10, 11)))
     assert new(out, A) == []
-    older = [run(day, 130 if day in (4, 9) else 100, B, reported_at_ns=reported + DAY) for day in range(10)]
-    put(out, *older, *(replace(row, id=f"rare/{day}", name="rare") for day, row in enumerate(older)))
-    assert new(out, B) == ["rare/9"]  # the newest of its series, as in a first night
+    put(out, *older(B, at_ns=SET_UP + DAY), *named("rare", older(B, at_ns=SET_UP + DAY)))
+    assert new(out, B) == ["rare/009"]  # the newest of its series, as in a first night
     put(out, run(12, 130, C), run(13, 100, C))
     assert new(out, C) == ["job/012"]
+
+
+def test_an_archive_is_history_whatever_else_the_night_reads(out: Objects) -> None:
+    put(out, run(0, 100), run(300, 100, A))
+    assert new(out, A) == []
+    put(out, *named("archive", [replace(row, started_ns=(row.started_ns or 0) - 100 * DAY) for row in older(B)]))
+    assert new(out, B) == []  # its newest run is not of the last 30 days
+
+
+def test_reports_that_are_made_again_or_forgotten_turn_nothing_into_history(out: Objects) -> None:
+    put(out, *(run(day, 100) for day in (0, 1, 2, 4, 5, 6, 7, 8)))
+    assert new(out, A) == []
+    put(out, *(run(day, 100, B, options="other", reported_at_ns=START + 50 * DAY) for day in (0, 1, 2, 4, 5, 6, 7, 8)))
+    out.delete(places.done("other"))
+    assert new(out, B) == []
+    put(out, run(3, 130, C, reported_at_ns=START + 51 * DAY))
+    assert new(out, C) == ["job/003"]
 
 
 def test_a_regression_in_an_older_run_of_a_backlog_is_new_once(out: Objects) -> None:

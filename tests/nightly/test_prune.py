@@ -116,9 +116,26 @@ def test_what_a_message_that_waits_links_to_stays(out: Objects, tmp_path: Path) 
     with Claims(out) as claims:
         outbox.new(out, claims, [outbox.Entry("slow", "key", "a", ("slower",), ()), outbox.Entry("slow", "all", None, (), ("2 runs",), 2)])
         listed = call(tmp_path / "out", "--older-than", "2026-08-01", "--delete")
-    assert listed.stderr.startswith("note: 1 report kept for a ticket, sent or waiting, with a link to it; --ticketed")
+    assert listed.stderr.startswith("note: 1 run kept: a ticket, sent or waiting, links to it; --ticketed removes it too")
     assert {one.path.split("/")[1] for one in out.list("runs/") if one.path.endswith("report.html")} == {"a"}
     assert call(tmp_path / "out", "--older-than", "2026-08-01", "--ticketed").stdout.startswith("a: 2 files")
+
+
+def test_an_outbox_that_goes_or_is_damaged_meanwhile(out: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(out, "a", 1)
+    path = f"nights/{'a' * 32}.outbox.json"
+    out.write(path, b"{")
+    done = CliRunner().invoke(main, ["nightly", "prune", str(tmp_path / "out"), "--keep", "1"])
+    assert (done.exit_code, "it is unknown which reports wait; remove it" in done.output) == (4, True)
+    read = Folder.read
+
+    def sent_meanwhile(self: Folder, wanted: str, **more: Any) -> bytes:
+        if wanted == path:
+            out.delete(path)
+        return read(self, wanted, **more)
+
+    monkeypatch.setattr(Folder, "read", sent_meanwhile)
+    assert call(tmp_path / "out", "--keep", "1").stdout.startswith("0.0 MB of 0 runs")
 
 
 def test_runs_in_the_folder_of_another_are_told_apart(out: Objects) -> None:
