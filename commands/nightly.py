@@ -253,9 +253,8 @@ def _nightly(log: EventLog, source: str, quiet: bool, verbose: bool, as_json: bo
                 sender = Sender(rules, addresses, result.rows, options["families"], partial(_tell_ticket, quiet), _warn_of_ticket, log)
                 sent = sender.night(result.claims, new, result.index.new)
     _print(texts.lines(result, out), texts.summary(result, out, regressed, sent), as_json, quiet)
-    for line in (
-        () if quiet else (*texts.regression_notes(regressed, fail_on), *texts.notes(result), *texts.closed(wanted.out, wanted.options.mode))
-    ):
+    alarms = () if quiet and texts.REGRESSION not in fail_on else texts.regression_notes(regressed, fail_on)
+    for line in (*alarms, *(() if quiet else (*texts.notes(result), *texts.closed(wanted.out, wanted.options.mode)))):
         echo_line(f"note: {line}", err=True)
     unsent = any("error" in one for one in sent)
     if unsent:

@@ -224,7 +224,7 @@ def matched(rows: Iterable[Row], regressed: Sequence[str], fail_on: Sequence[str
         matches.append(f"issues in {_named(issues)} ({', '.join(rule for rule, _ in counts.most_common(_NAMED))})")
     if _FAILED in fail_on:
         if failed := [row.id for row in rows if row.state == "failed"]:
-            matches.append(f"no report of {_named(failed)}")
+            matches.append(f"no report of {_named(failed, most=_MOST_FAILED)}")
         if broken := [row.id for row in rows if ERROR in row.verdicts.values()]:
             matches.append(f"rules that failed in {_named(broken)}")
     if REGRESSION in fail_on and regressed:
@@ -232,9 +232,9 @@ def matched(rows: Iterable[Row], regressed: Sequence[str], fail_on: Sequence[str
     return "; ".join(matches) or None
 
 
-def _named(ids: Iterable[str], separator: str = ", ") -> str:
+def _named(ids: Iterable[str], separator: str = ", ", most: int = _NAMED) -> str:
     named = list(ids)
-    return separator.join(named[:_NAMED]) + (f" and {len(named) - _NAMED} more" if len(named) > _NAMED else "")
+    return separator.join(named[:most]) + (f" and {len(named) - most} more" if len(named) > most else "")
 
 
 def _count(number: int, what: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,9 +11,11 @@ from typing import Any
 
 import polars as pl
 import pytest
+from click.testing import CliRunner
 from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from postrun.cli import main
 from postrun.ingest.object_store.objects import Objects
 from postrun.ingest.object_store.open import open_objects
 from postrun.nightly import history, places, table
@@ -218,6 +221,18 @@ def marked(out: Objects) -> set[str]:
     """Return the marked runs of the index."""
     frame = pl.read_parquet(io.BytesIO(out.read("index.parquet")))
     return set(frame.filter(pl.col("step_mark") == "regression")["id"].to_list())
+
+
+def test_a_quiet_night_names_every_regression(tmp_path: Path) -> None:
+    names = [f"job-{letter}" for letter in "abcdefg"]
+    rows = [run(day, 140 if day == 9 else 100, reported_at_ns=SET_UP) for day in range(10)]
+    put(open_objects(tmp_path / "out"), *(row for name in names for row in named(name, rows)))
+    (tmp_path / "source").mkdir()
+    words = ["nightly", str(tmp_path / "source"), "--out", str(tmp_path / "out"), "--index-only", "--quiet"]
+    done = CliRunner().invoke(main, [*words, "--fail-on", "regression"])
+    assert done.exit_code == 3
+    assert sorted(re.findall(r"in (job-\w)/009", done.stderr)) == names
+    assert "job-" not in CliRunner().invoke(main, words).stderr
 
 
 def test_regressions_of_all_ages_are_those_with_a_mark(out: Objects) -> None:
