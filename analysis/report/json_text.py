@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from json.encoder import encode_basestring as quoted
 from typing import Any
 
 
-def json_text(value: Any) -> str:
+def _refused(value: object) -> Any:
+    raise TypeError(f"{type(value).__name__} is not a JSON value")
+
+
+def json_text(value: Any, default: Callable[[Any], Any] = _refused) -> str:
     """Write plain values as JSON; floats have 9 significant digits.
 
-    UTF-8 text that ends with a line feed; tuples become lists. Raises ValueError for non-finite numbers, TypeError for other objects.
+    UTF-8 text that ends with a line feed; tuples become lists. ``default`` returns what to write for another object. Raises ValueError for
+    non-finite numbers, TypeError for objects that ``default`` does not know.
     """
-    return _text(value, "\n") + "\n"
+    return _text(value, "\n", default) + "\n"
 
 
-def _text(value: Any, line: str) -> str:
+def _text(value: Any, line: str, default: Callable[[Any], Any]) -> str:
     """Write ``value``; ``line`` starts a line of the enclosing value."""
     if isinstance(value, str):
         return quoted(value)
@@ -31,9 +37,12 @@ def _text(value: Any, line: str) -> str:
         return repr(float(f"{value:.9g}"))
     inner = line + " "
     if isinstance(value, dict):
-        entries = [f"{quoted(key if isinstance(key, str) else _text(key, ''))}: {_text(item, inner)}" for key, item in value.items()]
+        entries = [
+            f"{quoted(key if isinstance(key, str) else _text(key, '', default))}: {_text(item, inner, default)}"
+            for key, item in value.items()
+        ]
         return f"{{{inner}{f',{inner}'.join(entries)}{line}}}" if entries else "{}"
     if isinstance(value, list | tuple):
-        items = [_text(item, inner) for item in value]
+        items = [_text(item, inner, default) for item in value]
         return f"[{inner}{f',{inner}'.join(items)}{line}]" if items else "[]"
-    raise TypeError(f"{type(value).__name__} is not a JSON value")
+    return _text(default(value), line, default)

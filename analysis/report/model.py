@@ -104,7 +104,11 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain dicts, lists, strings and numbers."""
-        fields = plain(self)
+        fields: dict[str, Any] = plain(self._fields())
+        return fields
+
+    def _fields(self) -> dict[str, Any]:
+        fields = fields_of(self)
         return {"schema_version": fields.pop("schema_version"), **fields}
 
     def to_json(self) -> str:
@@ -112,7 +116,7 @@ class Report:
 
         UTF-8 text, keys in field order, ending with a line feed. Equal reports give equal text. Non-finite numbers do not occur; they
         would raise ValueError."""
-        return json_text(self.to_dict())
+        return json_text(self._fields(), fields_of)
 
 
 def plain(value: Any) -> Any:
@@ -121,8 +125,13 @@ def plain(value: Any) -> Any:
         return [plain(item) for item in value]
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
-    if not dataclasses.is_dataclass(value):
-        return value
+    return plain(fields_of(value)) if dataclasses.is_dataclass(value) else value
+
+
+def fields_of(value: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass, of rule details those with a value.
+
+    Raise TypeError for another object."""
     fields = ((item, getattr(value, item.name)) for item in dataclasses.fields(value))
     optional = isinstance(value, RuleDetails)
-    return {item.name: plain(held) for item, held in fields if held is not None or not optional or item.default is not None}
+    return {item.name: held for item, held in fields if held is not None or not optional or item.default is not None}

@@ -38,3 +38,9 @@ def test_non_finite_numbers_are_refused(value: float) -> None:
 def test_other_objects_are_refused() -> None:
     with pytest.raises(TypeError, match="set is not a JSON value"):
         json_text([{1}])
+
+
+def test_other_objects_are_written_as_the_default_says() -> None:
+    assert json_text({"a": [{1, 2}]}, default=sorted) == json_text({"a": [[1, 2]]})
+    with pytest.raises(TypeError):
+        json_text([{1}, object()], default=sorted)
