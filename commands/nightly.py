@@ -72,7 +72,7 @@ def _size(ctx: click.Context, param: click.Parameter, value: str | None) -> int 
 
 
 def _families(value: Sequence[str | Sequence[str]]) -> tuple[re.Pattern[str], ...]:
-    from ..nightly.history import patterns_of
+    from ..nightly.families import patterns_of
 
     return patterns_of([text for texts in value for text in ((texts,) if isinstance(texts, str) else texts)])
 

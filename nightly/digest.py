@@ -13,8 +13,9 @@ from typing import Final
 from ..analysis.run import goodput
 from ..analysis.toolkit.wording import plural
 from .change_points import ChangePoint
+from .families import family_of
 from .gpu_hours import LONGEST, column
-from .history import Finding, Settings, changes_between, family_of
+from .history import Finding, Settings, changes_between
 from .metrics import STEP
 from .model import Row
 from .weeks import Period

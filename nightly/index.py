@@ -24,7 +24,8 @@ from ..report_templates.text.look import Look
 from . import night as nights
 from . import places, reasons, table
 from .addresses import file_of, filled, path_of
-from .history import Family, Finding, History, Settings, family_of, history
+from .families import family_of
+from .history import Family, Finding, History, Settings, history
 from .index_model import Index
 from .model import Row
 from .news import Turn, news

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from . import table
-from .history import NIGHT_NS, Finding, Settings, besides_history, family_of, regressions
+from .families import family_of
+from .history import NIGHT_NS, Finding, Settings, besides_history, regressions
 
 if TYPE_CHECKING:
     from .model import Row

@@ -38,7 +38,7 @@ from ..tickets.report_files import CONTENT_TYPES, FORMATS
 from ..tickets.systems import delivery
 from ..tickets.target import Target, parse
 from ..tickets.tracker import NewTicket, Tracker
-from .history import family_of
+from .families import family_of
 from .outbox import Entry
 
 if TYPE_CHECKING:

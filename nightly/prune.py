@@ -15,7 +15,7 @@ from ..analysis.toolkit.wording import plural
 from ..ingest.object_store.objects import ObjectInfo, Objects
 from . import places
 from .claims import Claims
-from .history import family_of
+from .families import family_of
 from .model import Row
 from .night import marker, read_row
 

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from postrun.errors import UsageError
 from postrun.nightly import table
-from postrun.nightly.history import History, Settings, changes_between, family_of, history, patterns_of
+from postrun.nightly.families import family_of, patterns_of
+from postrun.nightly.history import History, Settings, changes_between, history
 from postrun.nightly.metrics import METRICS, with_limits
 from postrun.nightly.model import Row
 
