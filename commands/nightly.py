@@ -214,6 +214,11 @@ def _nightly(log: EventLog, source: str, quiet: bool, verbose: bool, as_json: bo
     addresses = Addresses(out, options["base_url"], options["presign"])
     if addresses.presigned_s is not None:
         out.signed(places.INDEX_FILES[0], addresses.presigned_s)  # fails before the work, not after it
+    rules = None
+    if options["attach"] is not None:
+        from ..nightly import notify
+
+        rules = notify.load(options["attach"])
     if options["dry_run"]:
         night, _ = course.look(wanted, parts)
         _check_found(source, False, night)
@@ -221,11 +226,6 @@ def _nightly(log: EventLog, source: str, quiet: bool, verbose: bool, as_json: bo
         for line in () if quiet else texts.left_out(night.not_read):
             echo_line(f"note: {line}", err=True)
         return
-    rules = None
-    if options["attach"] is not None:
-        from ..nightly import notify
-
-        rules = notify.load(options["attach"])
     with progress_line(quiet, verbose) as progress:
         if options["index_only"]:
             ending: AbstractContextManager[Result] = course.index_only(wanted, parts, announces=rules is not None)
@@ -236,9 +236,9 @@ def _nightly(log: EventLog, source: str, quiet: bool, verbose: bool, as_json: bo
         with ending as result:
             progress("", None)
             index = course.displayed(out.place(places.INDEX_FILES[0]), wanted.options.redact)
-            log.write("index_written", index=index, runs=len(result.rows))
+            log.write("index_written", index=index, runs=result.index.total)
             new = [*result.night.rows, *result.taken_over]
-            rows = list(result.rows.values()) if options["index_only"] else new
+            rows = [*result.rows.values(), *result.only_in_index] if options["index_only"] else new
             regressed = result.index.regressions if options["index_only"] else result.index.new
             # Alarms come first: a full disk must not hide them.
             matched = texts.matched(rows, [texts.regression_line(one) for one in regressed], fail_on)
@@ -263,7 +263,9 @@ def _nightly(log: EventLog, source: str, quiet: bool, verbose: bool, as_json: bo
     if options["metrics"] is not None:
         from ..nightly import prometheus
 
-        ended = prometheus.Ended(result, rows, regressed, code, log.seconds, time.time())
+        due = sum(decision.due for decision in result.night.decisions)
+        complete = not options["index_only"] and due <= (wanted.limit or due) and not result.night.source_is_empty
+        ended = prometheus.Ended(result, rows, regressed, code, log.seconds, time.time(), complete)
         try:
             prometheus.write(options["metrics"], ended, displayed_out)
         except PostrunError as error:
@@ -378,7 +380,7 @@ def _parts(options: dict[str, Any], look: Look) -> Parts:
     from ..nightly.work import report_run
 
     settings = settings_of(options)
-    part = any(options[name] is not None for name in ("shard", "since", "until", "prefixes"))
+    part = options["index_only"] or any(options[name] is not None for name in ("shard", "since", "until", "prefixes"))
     generated_at_ns = option_values.generated_at(options["generated_at"])
     base_url, redact = options["base_url"], options["redact"]
     book = Book(settings, every_run=not part, generated_at_ns=generated_at_ns, redact=redact, look=look, base_url=base_url)
@@ -406,6 +408,11 @@ def _check_found(source: str, verbose: bool, night: Night) -> None:
         from ..ingest.discover import KNOWN
 
         echo(f"postrun: {source}: no run found; what is looked for: {KNOWN}, these only with --run-stores", err=True)
+    if night.source_is_empty:
+        from ..analysis.toolkit.wording import plural
+
+        known = plural(len(night.gone), "run")
+        echo(f"postrun: {source}: no run found, but the index has {known} of it; check the path, and that its storage is mounted", err=True)
     if verbose:
         echo(f"{night.runs_found} runs found, {sum(decision.due for decision in night.decisions)} to report", err=True)
 

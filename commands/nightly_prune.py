@@ -48,7 +48,7 @@ def nightly_prune(out: str, as_json: bool, **options: Any) -> None:
     from ..nightly import outbox
     from ..nightly import prune as pruning
     from ..nightly.index import Book
-    from ..nightly.places import RUNS
+    from ..nightly.places import INDEX_FILES, RUNS
 
     if not any(options[name] for name in ("older_than", "keep", "gone_from", "most", "superseded")):
         raise UsageError("nothing is named; give --older-than, --keep, --gone-from, --most or --superseded")
@@ -59,6 +59,8 @@ def nightly_prune(out: str, as_json: bool, **options: Any) -> None:
     rows = book.known(output)
     for line in book.refused:
         echo_line(f"note: {line}", err=True)
+    if not rows and output.head(INDEX_FILES[0]) is None:
+        raise InputError(f"{out}: no run is reported there; give the --out of `postrun nightly`")
     policy = pruning.Policy(
         options["older_than"],
         options["keep"],

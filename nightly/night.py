@@ -105,6 +105,11 @@ class Night:
     seconds: float = 0.0
 
     @property
+    def source_is_empty(self) -> bool:
+        """Whether the source has none of the runs that it had, as if it were not mounted."""
+        return not self.runs_found and bool(self.gone)
+
+    @property
     def failed(self) -> list[Row]:
         return [row for row in self.rows if row.state == "failed"]
 

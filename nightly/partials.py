@@ -172,9 +172,13 @@ def remove(out: Objects, run: FoundRun) -> None:
     """Remove all parts of a run and its earlier versions, if the store allows it."""
     above = f"{places.run_folder(run.id)}/{_FOLDER}/"
     with contextlib.suppress(InputError):
+        folders = set[str]()
         for file in list(out.list(above)):
             if _PART_FILE.fullmatch(file.path[len(above) :]):
                 out.delete(file.path)
+                folders.add(file.path.rpartition("/")[0])
+        for folder in folders:
+            out.remove_empty(folder)
 
 
 def _prepare(most: int, task: Task, source: Objects, work: Path) -> tuple[Path, Callable[[], Store]]:

@@ -36,7 +36,7 @@ _LARGEST: Final = 1 << 20  # bytes of a file that is read again
 @dataclass(frozen=True, slots=True)
 class Ended:
     """``rows``: of the runs that the night reported or that failed, ``regressions`` that it announces. ``seconds``: of the night. ``at_s``:
-    its end (Unix time)."""
+    its end (Unix time). ``complete``: no run that it was to report is left for another time."""
 
     result: Result
     rows: Sequence[Row]
@@ -44,6 +44,7 @@ class Ended:
     exit_code: int
     seconds: float
     at_s: float
+    complete: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ def last_success(path: Path, ended: Ended) -> float:
     """Return the end of the last successful night (Unix time); 0 if there was none.
 
     After another night it is the value that the file has."""
-    if ended.exit_code in _SUCCEEDED and ended.result.night.stopped is None:
+    if ended.exit_code in _SUCCEEDED and ended.complete and ended.result.night.stopped is None:
         return ended.at_s
     try:
         with path.open("rb") as file:

@@ -55,6 +55,11 @@ class Result:
     creates_once: bool = True
     taken_over: tuple[Row, ...] = ()
 
+    @property
+    def only_in_index(self) -> list[Row]:
+        """The failed runs of earlier nights that have no done-marker."""
+        return [row for row in self.index.failed if row.id not in self.rows]
+
 
 def share_of_memory(workers: int | None) -> int | None:
     """Return a worker's share of the available memory; None if it is unknown."""

@@ -73,7 +73,7 @@ class Sender:
         link, ticket, result = None, "", {"rule": action.rule, "to": action.target.text, "run": action.message.run}
         try:
             if action.target.server in self.unreachable:
-                raise TicketError("not sent, because the server did not answer the message before")
+                raise TicketError("not sent, because the server did not answer the previous message")
             link = None if action.row is None else self.addresses.of_ticket(action.row)
             result["outcome"], ticket = notify.send(action, self.addresses.out.read, link=link)
         except (PostrunError, OSError) as error:

@@ -91,9 +91,9 @@ def lines(result: Result, out: Objects) -> Iterator[str]:
     if night.elsewhere:
         parts.append(f"{len(night.elsewhere)} by another night")
     for state, what in (("running", "still running"), ("waiting", "waiting")):
-        if count := sum(row.state == state for row in result.rows.values()):
+        if count := result.index.states.get(state, 0):
             parts.append(f"{count} {what}")
-    yield f"{', '.join(parts)}; {_count(len(result.rows), 'run')} in the index"
+    yield f"{', '.join(parts)}; {_count(result.index.total, 'run')} in the index"
     yield out.place(places.INDEX_FILES[0])
 
 
@@ -201,7 +201,7 @@ def summary(result: Result, out: Objects, regressions: Sequence[Finding], ticket
         "conditional_writes": result.creates_once,
         "seconds": round(night.seconds, 3),
         "seconds_of": {row.id: round(row.seconds, 3) for row in night.rows if row.seconds is not None},
-        "runs": len(result.rows),
+        "runs": result.index.total,
     }
 
 

@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import small_runs as small
 from call_nightly import nightly, told
+from postrun.ingest.object_store.objects import ObjectStoreError
 from postrun.ingest.store.limits import size_in_bytes
 from postrun.nightly.options import moment, shard
 from postrun.simulate import Problems, write_demo
@@ -196,6 +198,57 @@ def test_mistakes_are_answered_before_anything_is_done(
     assert message in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "out").exists()
+
+
+def last_success(file: Path) -> str:
+    (line,) = (line for line in file.read_text().splitlines() if line.startswith("postrun_nightly_last_success_timestamp_seconds{"))
+    return line.rpartition(" ")[2]
+
+
+def test_the_index_alone_keeps_what_it_has_and_is_no_success(tmp_path: Path) -> None:
+    source, out, metrics = tmp_path / "source", tmp_path / "out", tmp_path / "night.prom"
+    for name in "ab":
+        small.write_run(source / name, steps=1)
+    words = (source, "--out", out, *ONE_RULE, "--metrics", metrics)
+    assert "2 runs in the index" in nightly(*words, "--limit", "1").stdout
+    assert last_success(metrics) == "0.000"  # one is left
+    alone = nightly(*words, "--index-only")
+    assert "1 waiting; 2 runs in the index" in alone.stdout
+    assert last_success(metrics) == "0.000"
+    assert json.loads((out / "index.json").read_text())["states"] == {"reported": 1, "waiting": 1}
+    assert nightly(*words).exit_code == 0
+    success = last_success(metrics)
+    assert float(success) > 0
+
+    shutil.rmtree(source)
+    source.mkdir()
+    emptied = nightly(*words, "--quiet")
+    assert (emptied.exit_code, emptied.stdout) == (0, "")
+    assert emptied.stderr.startswith(f"postrun: {source}: no run found, but the index has 2 runs of it; check the path, and that")
+    assert last_success(metrics) == success
+
+
+def test_failed_runs_without_a_marker_count_for_the_index_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next night repeats them."""
+    source, out = tmp_path / "source", tmp_path / "out"
+    small.write_run(source / "a", steps=1)
+
+    def fails(task: object) -> None:
+        raise ObjectStoreError("the store failed")
+
+    monkeypatch.setattr("postrun.nightly.work.report_run", fails)
+    assert nightly(source, "--out", out, *ONE_RULE, "--engine", "none").exit_code == 0
+    assert not list(out.glob("runs/*/done.json"))
+    alone = nightly(source, "--out", out, *ONE_RULE, "--index-only", "--fail-on", "error", "--quiet")
+    assert (alone.exit_code, alone.stderr) == (3, "postrun: --fail-on: no report of a\n")
+
+
+def test_a_dry_run_checks_the_rules_of_attach(tmp_path: Path) -> None:
+    (tmp_path / "source").mkdir()
+    (tmp_path / "rules.toml").write_text('[[rule]]\nname = "x"\nverdict = "issue"\n')
+    done = nightly(tmp_path / "source", "--out", tmp_path / "out", "--dry-run", "--attach", tmp_path / "rules.toml")
+    assert done.exit_code == 2
+    assert "rules.toml" in done.stderr
 
 
 def test_texts_of_options() -> None:

@@ -230,6 +230,12 @@ def test_a_wrong_place_and_damaged_markers_are_reported(tmp_path: Path, out: Obj
     assert "1 run would be removed" in done.stdout
 
 
+def test_another_folder_is_no_output(tmp_path: Path) -> None:
+    done = CliRunner().invoke(main, ["nightly", "prune", str(tmp_path), "--superseded"])
+    assert (done.exit_code, done.stdout) == (4, "")
+    assert "no run is reported there; give the --out" in done.stderr
+
+
 def test_an_error_in_the_middle_does_not_hide_what_was_removed(out: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for day in (1, 2, 3):
         put(out, f"gpt-{day}", day)

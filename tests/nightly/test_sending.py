@@ -277,4 +277,4 @@ def test_a_server_that_does_not_answer_gets_one_message(out: Objects, monkeypatc
         sent = messages.night(claims, rows, ())
     assert tried == ["gitea:o/r", "jira:PERF", "jira:PERF", targets[3]]
     assert len(sent) == 2 * len(targets)
-    assert sum("did not answer the message before" in one["error"] for one in sent) == 4
+    assert sum("did not answer the previous message" in one["error"] for one in sent) == 4
