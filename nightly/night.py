@@ -292,7 +292,7 @@ class _Handing:
         due.sort(key=lambda one: (one.modified_ns, one.run.id))
         if self.wanted.limit is not None:
             for decision in due[self.wanted.limit :]:
-                self._waits(decision, f"more than {self.wanted.limit} runs were due (--limit)")
+                self._waits(decision, f"more runs were due than --limit {self.wanted.limit}")
             del due[self.wanted.limit :]
         due.sort(key=lambda one: (-one.bytes, one.run.id))
         self.due = len(due)

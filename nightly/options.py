@@ -42,6 +42,6 @@ def moment(text: str, now_ns: int) -> int:
     try:
         time = datetime.fromisoformat(text.strip())
     except ValueError as error:
-        raise UsageError(f"{text!r} is no time; write it like 2026-11-20, 2026-11-20T06:00, or 36h (ago; also m, d, w)") from error
+        raise UsageError(f"{text!r} is not a time; write it like 2026-11-20, 2026-11-20T06:00, or 36h (ago; also m, d, w)") from error
     time = time if time.tzinfo else time.replace(tzinfo=UTC)
     return round(time.timestamp() * 1000) * 10**6

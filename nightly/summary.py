@@ -124,7 +124,7 @@ def notes(result: Result) -> Iterator[str]:
         if reason != night.stopped:
             yield f"{_count(count, 'run')} left for another time: {reason}"
     if running := sum(one.why == "running" for one in night.decisions):
-        yield f"{_count(running, 'run')} left until nothing more is written to them (no end marker; --settle says for how long)"
+        yield f"{_count(running, 'run')} left until nothing more is written there (no end marker; --settle says for how long)"
     if earlier := sum(row.report_version != REPORT for row in result.rows.values() if row.state == "reported" and row.folder):
         yield f"{_count(earlier, 'report')} of an earlier version of postrun; --redo makes them again"
     if night.gone:

@@ -106,6 +106,6 @@ def generated_at(text: str | None) -> int | None:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
-        raise UsageError(f"--generated-at {text!r} is no time; write it like 2026-11-21T06:40:00") from error
+        raise UsageError(f"--generated-at {text!r} is not a time; write it like 2026-11-21T06:40:00") from error
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return int(moment.timestamp()) * 1_000_000_000
