@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -253,8 +254,12 @@ def _nightly(log: EventLog, source: str, quiet: bool, verbose: bool, as_json: bo
                 sender = Sender(rules, addresses, result.rows, options["families"], partial(_tell_ticket, quiet), _warn_of_ticket, log)
                 sent = sender.night(result.claims, new, result.index.new)
     _print(texts.lines(result, out), texts.summary(result, out, regressed, sent), as_json, quiet)
-    alarms = () if quiet and texts.REGRESSION not in fail_on else texts.regression_notes(regressed, fail_on)
-    for line in (*alarms, *(() if quiet else (*texts.notes(result), *texts.closed(wanted.out, wanted.options.mode)))):
+    if quiet:
+        notes = texts.alarm_notes(rows, regressed, fail_on)
+    else:
+        of_night = (texts.regression_notes(regressed, fail_on), texts.notes(result), texts.closed(wanted.out, wanted.options.mode))
+        notes = chain.from_iterable(of_night)
+    for line in notes:
         echo_line(f"note: {line}", err=True)
     unsent = any("error" in one for one in sent)
     if unsent:

@@ -97,14 +97,28 @@ def lines(result: Result, out: Objects) -> Iterator[str]:
     yield out.place(places.INDEX_FILES[0])
 
 
-def notes(result: Result) -> Iterator[str]:
-    """Yield notes on failures and on files that were left out."""
-    night = result.night
-    reasons = {row.id: row.reason for row in night.failed}
+def failure_notes(failed: Iterable[Row]) -> Iterator[str]:
+    """Yield why runs could not be reported."""
+    reasons = {row.id: row.reason for row in failed}
     for run_id, reason in sorted(reasons.items())[:_MOST_FAILED]:
         yield f"{run_id} failed: {_short(reason)}"
     if len(reasons) > _MOST_FAILED:
         yield f"{len(reasons) - _MOST_FAILED} more failed; the index lists all"
+
+
+def alarm_notes(rows: Iterable[Row], regressions: Sequence[Finding], fail_on: Sequence[str]) -> Iterator[str]:
+    """Yield the details of --fail-on, which a quiet night also prints."""
+    if REGRESSION in fail_on:
+        yield from regression_notes(regressions, fail_on)
+    if _FAILED in fail_on:
+        yield from failure_notes(row for row in rows if row.state == "failed")
+
+
+def notes(result: Result) -> Iterator[str]:
+    """Yield notes on failures and on files that were left out."""
+    night = result.night
+    reasons = {row.id for row in night.failed}
+    yield from failure_notes(night.failed)
     errors = Counter(rule for row in night.rows for rule, verdict in row.verdicts.items() if verdict == ERROR)
     for rule, number in errors.most_common(_NAMED):
         yield f"{rule} failed in {_count(number, 'run')}, so it is not known whether they have an issue; --fail-on error matches that"

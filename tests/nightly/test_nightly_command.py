@@ -240,7 +240,7 @@ def test_failed_runs_without_a_marker_count_for_the_index_alone(tmp_path: Path, 
     assert nightly(source, "--out", out, *ONE_RULE, "--engine", "none").exit_code == 0
     assert not list(out.glob("runs/*/done.json"))
     alone = nightly(source, "--out", out, *ONE_RULE, "--index-only", "--fail-on", "error", "--quiet")
-    assert (alone.exit_code, alone.stderr) == (3, "postrun: --fail-on: no report of a\n")
+    assert (alone.exit_code, alone.stderr) == (3, "postrun: --fail-on: no report of a\nnote: a failed: the store failed\n")
 
 
 def test_a_dry_run_checks_the_rules_of_attach(tmp_path: Path) -> None:

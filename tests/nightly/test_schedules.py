@@ -179,7 +179,10 @@ def test_the_lines_for_cron_mail_each_broken_run_once(first: int, schedules: Pat
         words = [{"/data/runs": str(source), "/data/reports": str(out)}.get(word, word) for word in shlex.split(command)]
         done = CliRunner().invoke(main, words[1:], env=QUICK)
         printed.append((done.exit_code, done.output.strip()))
-    assert printed == [(3, "postrun: --fail-on: no report of bad"), (0, ""), (0, "")]
+    (code, text), *rest = printed
+    assert (code, text.splitlines()[0]) == (3, "postrun: --fail-on: no report of bad")
+    assert text.splitlines()[1].startswith("note: bad failed: bad: nothing usable found")
+    assert rest == [(0, ""), (0, "")]
     assert indexed(out) == sorted((*RUNS, "bad"))
     done = CliRunner().invoke(main, [*shlex.split(weekly.replace("/data/reports", str(out)))[1:]], env=QUICK)
     assert (done.exit_code, done.stdout.splitlines()[1]) == (0, f"{out}/digest.html")

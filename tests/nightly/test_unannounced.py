@@ -12,6 +12,7 @@ from postrun.ingest.object_store.objects import Objects
 from postrun.ingest.object_store.open import open_objects
 from postrun.nightly import summary
 from postrun.nightly.claims import Claims
+from postrun.nightly.index import Book
 from postrun.nightly.model import Row
 from postrun.nightly.night import Night
 from postrun.nightly.run_night import Result
@@ -95,7 +96,7 @@ def test_the_runs_of_a_killed_night_are_announced_by_the_next(tmp_path: Path, ou
 def test_the_summary_counts_runs_of_an_interrupted_night(out: Objects) -> None:
     row = Row(id="a", state="reported", kind="traces", fingerprint="f", options="o", bytes=1, files=1)
     with Claims(out) as claims:
-        result = Result(Night(), {"a": row}, None, claims, taken_over=(row,))  # type: ignore[arg-type]
+        result = Result(Night(), {"a": row}, Book().write(out, {"a": row}), claims, taken_over=(row,))
     line = next(summary.lines(result, out))
     assert line == "0 reported, 0 failed, 0 unchanged, 1 of an interrupted night; 1 run in the index"
 
