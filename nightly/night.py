@@ -7,7 +7,6 @@ nights at the same time share the runs by their claims.
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,7 +19,6 @@ from .. import temporary
 from ..errors import InputError
 from ..garbage import collected_rarely
 from ..ingest.object_store.objects import ObjectInfo, Objects, ObjectStoreError
-from ..ingest.object_store.urls import is_url
 from ..version import REPORT, __version__
 from . import hard_limit, left_out, places, reasons, unreadable
 from .claims import Claims
@@ -122,7 +120,7 @@ def plan(source: Objects, out: Objects, wanted: Wanted, known: Mapping[str, Row]
     digest = places.options_digest(wanted.options)
     night = Night()
     seen: set[str] = set()
-    report_folders = own_folders(source.url, out.url)
+    report_folders = places.own_folders(source.url, out.url)
     shard = Shard(source, *(wanted.shard or (0, 1)), report_folders)
     reports = left_out.LeftOut(left_out.nsight_folder, report_folders)
     stores = left_out.LeftOut(left_out.store_folder, report_folders)
@@ -162,12 +160,6 @@ def _listing(source: Objects, wanted: Wanted, shard: Shard) -> Iterator[ObjectIn
 def running(night: Night, digest: str) -> list[Row]:
     """Return rows of the runs whose jobs have not ended."""
     return [_open(one, "running", None, digest) for one in night.decisions if one.why == "running"]
-
-
-def own_folders(source: str, out: str) -> tuple[str, ...]:
-    """Return the folder of the reports if it is below the source."""
-    above, below = (url.rstrip("/") + "/" if is_url(url) else os.path.realpath(url).rstrip("/") + "/" for url in (source, out))
-    return (below[len(above) : -1],) if below.startswith(above) and below != above else ()
 
 
 def lets_in(run: FoundRun, wanted: Wanted, shard: Shard) -> bool:

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from functools import lru_cache
 from typing import Final, get_args
 
 from ..ingest.object_store.paths import problem
+from ..ingest.object_store.urls import is_url
 from ..version import REPORT
 from .model import FoundRun, Kind, ReportOptions, Row
 
@@ -33,6 +35,12 @@ _REPORT_FOLDER: Final = re.compile(r"[0-9a-z]+-[0-9a-z]+")
 _KINDS: Final = frozenset(get_args(Kind))
 _ROOT_RUN: Final = "_whole"  # folder of the run "."
 _LIKE_ROOT_RUN: Final = re.compile(r"_+whole(?:/|$)")
+
+
+def own_folders(source: str, out: str) -> tuple[str, ...]:
+    """Return the folder of the reports if it is below the source."""
+    above, below = (url.rstrip("/") + "/" if is_url(url) else os.path.realpath(url).rstrip("/") + "/" for url in (source, out))
+    return (below[len(above) : -1],) if below.startswith(above) and below != above else ()
 
 
 def run_folder(run_id: str) -> str:

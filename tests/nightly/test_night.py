@@ -462,7 +462,7 @@ def test_json_that_is_no_trace_is_no_run(source: Path, out: Objects) -> None:
     ],
 )
 def test_the_reports_below_the_source(source: str, out: str, expected: tuple[str, ...]) -> None:
-    assert nights.own_folders(source, out) == expected
+    assert places.own_folders(source, out) == expected
 
 
 def test_reports_beside_the_runs_are_no_runs(source: Path) -> None:
