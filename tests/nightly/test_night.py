@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import gc
 import json
-import random
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
@@ -16,13 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from flaky_objects import FlakyObjects
 from postrun.errors import InputError
-from postrun.ingest.object_store.objects import ChangedError, ObjectInfo, Objects, ObjectStoreError
+from postrun.ingest.object_store.objects import ChangedError, Objects, ObjectStoreError
 from postrun.ingest.object_store.open import open_objects
 from postrun.nightly import night as nights
 from postrun.nightly import places, shards
 from postrun.nightly.claims import Claims
-from postrun.nightly.model import CustomRule, FoundRun, ReportOptions, Row, Task
+from postrun.nightly.model import ReportOptions, Row, Task
 from postrun.nightly.night import Night, Wanted
 from postrun.version import REPORT, __version__
 
@@ -385,23 +385,6 @@ def test_another_version_redoes_reports_only_if_asked(source: Path, out: Objects
     assert whys(night)["run3"] == "unchanged"
 
 
-def test_the_place_of_a_rule_file_changes_no_report() -> None:
-    rule = (CustomRule("Found", (), b"class Found: pass"),)
-    first, second, third = (
-        places.options_digest(ReportOptions(custom_rules=rules, custom_files=files))
-        for rules, files in ((rule, ("/a/own.py",)), (rule, ("/b/own.py",)), ((replace(rule[0], code=b"pass"),), ("/a/own.py",)))
-    )
-    assert first == second != third
-
-
-def test_reports_of_another_version_have_a_folder_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    run, options = FoundRun("a", "traces", (), True, "f" * 32), ReportOptions()
-    before = places.report_folder(run, options)
-    monkeypatch.setattr(places, "REPORT", places.REPORT + 1)
-    assert places.report_folder(run, options) != before
-    assert places.VERSION_FOLDER.fullmatch(before.removeprefix("runs/a/") + "/")
-
-
 def test_since_and_until_are_of_the_newest_object(source: Path, out: Objects) -> None:
     import os
 
@@ -448,23 +431,6 @@ def test_json_that_is_no_trace_is_no_run(source: Path, out: Objects) -> None:
     assert "notes" not in whys(night)
 
 
-@pytest.mark.parametrize(
-    ("source", "out", "expected"),
-    [
-        ("s3://b/p", "s3://b/p/reports", ("reports",)),
-        ("s3://b/p/", "s3://b/p/a/b/", ("a/b",)),
-        ("s3://b", "s3://b/reports", ("reports",)),
-        ("s3://b/p", "s3://b/p", ()),
-        ("s3://b/p", "s3://b/p-reports", ()),
-        ("s3://b/p", "s3://b", ()),
-        ("s3://b/p", "s3://c/p/reports", ()),
-        ("/tmp/x", "/tmp/x/../x/reports", ("reports",)),
-    ],
-)
-def test_the_reports_below_the_source(source: str, out: str, expected: tuple[str, ...]) -> None:
-    assert places.own_folders(source, out) == expected
-
-
 def test_reports_beside_the_runs_are_no_runs(source: Path) -> None:
     for below in ("", "reports"):
         out = open_objects(source / below if below else source)
@@ -480,51 +446,9 @@ def test_an_output_that_cannot_be_written_is_told_at_once(source: Path, tmp_path
         go(source, open_objects(tmp_path / "file"))
 
 
-class Flaky(Objects):
-    """Another store in which every tenth call fails."""
-
-    def __init__(self, store: Objects, seed: int) -> None:
-        self._store = store
-        self._random = random.Random(seed)
-        self._lock = threading.Lock()
-        self.url = store.url
-        self.left_out = []
-
-    def _call(self, name: str, *args: object, **kwargs: object) -> Any:
-        with self._lock:
-            before, after = self._random.random() < 0.05, self._random.random() < 0.05
-        if before:
-            raise ObjectStoreError(f"{name}: the store does not answer")
-        result = getattr(self._store, name)(*args, **kwargs)
-        if after:
-            raise ObjectStoreError(f"{name}: the store's answer was lost")
-        return result
-
-    def list(self, prefix: str = "", *, after: str | None = None) -> Iterator[ObjectInfo]:
-        return iter(list(self._call("list", prefix, after=after)))
-
-    def head(self, path: str) -> ObjectInfo | None:
-        return self._call("head", path)
-
-    def read(self, path: str, *, first: int = 0, count: int | None = None) -> bytes:
-        return self._call("read", path, first=first, count=count)
-
-    def write(self, path: str, data: bytes | Path, *, content_type: str | None = None) -> str | None:
-        return self._call("write", path, data, content_type=content_type)
-
-    def create(self, path: str, data: bytes) -> bool:
-        return self._call("create", path, data)
-
-    def replace(self, path: str, data: bytes, etag: str | None) -> bool:
-        return self._call("replace", path, data, etag)
-
-    def delete(self, path: str) -> None:
-        self._call("delete", path)
-
-
 @pytest.mark.parametrize("seed", range(12))
 def test_nights_on_a_store_that_fails_come_to_an_end_and_no_marker_is_ahead_of_its_report(source: Path, out: Objects, seed: int) -> None:
-    flaky = Flaky(out, seed)
+    flaky = FlakyObjects(out, seed)
     for day in range(60):
         rows = known(out)
         asked = wanted(source, out, in_flight=2)
@@ -544,12 +468,3 @@ def test_the_index_shows_that_the_machine_failed(source: Path, out: Objects) -> 
     night, _ = go(source, out, Work(out, {"run1": ["no room", "no room"], "run2": [ValueError("bad"), ValueError("bad")]}))
     assert {row.id: row.of_machine for row in night.failed} == {"run1": True, "run2": False}
     assert [(row.id, row.of_machine) for row in night.open] == [("run1", True)]
-
-
-def test_a_run_of_the_name_that_the_root_run_has() -> None:
-    names = [".", "_whole", "__whole", "_whole/a", "__whole/a", "_whole2", "whole", "a/_whole"]
-    folders = [places.run_folder(name) for name in names]
-    assert folders[0] == "runs/_whole"
-    assert folders[-3:] == ["runs/_whole2", "runs/whole", "runs/a/_whole"]
-    assert len(set(folders)) == len(names)
-    assert not any(folder.startswith("runs/_whole/") for folder in folders)
