@@ -68,7 +68,7 @@ def nightly_prune(out: str, as_json: bool, **options: Any) -> None:
         options["most"],
         options["superseded"],
         options["ticketed"],
-        outbox.runs_waiting(output),
+        frozenset() if options["ticketed"] else outbox.runs_waiting(output),
     )
     planned = pruning.plan(rows, pruning.reports_of(output.list(f"{RUNS}/"), rows), policy, options["families"])
     removed: list[Removal] = []

@@ -44,7 +44,7 @@ def news(last: table.Kept, rows: Mapping[str, Row], runs: pl.DataFrame, settings
     """Return what is new in the done-markers.
 
     ``rows``: of the markers. ``runs``: the table of the index. Only families with new or changed runs are compared. Other settings than in
-    the last index are not news. Neither is history: of runs that ended more than 36 hours before the first report, the newest count."""
+    the last index are not news. Neither is history: the runs that ended more than 36 hours before the first report, except the newest."""
     before = {run_id: row for run_id, (_, row) in last.markers.items()}
     waiting = turn.others() - ({row.night for row in before.values()} - last.waiting)
     after = {run_id: row for run_id, row in rows.items() if row.state == "reported" and row.night not in waiting}

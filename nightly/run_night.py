@@ -43,9 +43,9 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """``rows``: of every run in the index, by id. ``index``: the data that was written. ``creates_once``: whether the output's store knows
-    conditional writes, on which nights at the same time rely. ``taken_over``: rows of the runs of nights that ended before they announced
-    them. ``claims``: of this call."""
+    """``rows``: by id, of the runs that have a done-marker or that this call leaves open. ``index``: the data that was written.
+    ``creates_once``: whether the output's store knows conditional writes, on which nights at the same time rely. ``taken_over``: rows of
+    the runs of nights that ended before they announced them. ``claims``: of this call."""
 
     night: Night
     rows: Mapping[str, Row]

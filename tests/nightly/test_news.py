@@ -99,6 +99,16 @@ def test_history_that_the_first_night_left_is_no_news(tmp_path: Path) -> None:
     assert new(out, C) == ["job/012"]
 
 
+def test_the_newest_run_is_the_newest_of_the_nights_that_have_ended(tmp_path: Path) -> None:
+    """Another night has reported a newer run, and still works."""
+    out = open_objects(tmp_path / "out")
+    put(out, run(0, 100, A, id="other", name="other", reported_at_ns=SET_UP))
+    assert new(out, A) == []
+    put(out, *older(B), run(10, 100, C, reported_at_ns=SET_UP))
+    assert new(out, B, others=[C]) == ["job/009"]
+    assert new(out, C) == []
+
+
 def test_an_archive_is_history_whatever_else_the_night_reads(out: Objects) -> None:
     put(out, run(0, 100), run(300, 100, A))
     assert new(out, A) == []

@@ -214,6 +214,9 @@ def test_the_index_alone_keeps_what_it_has_and_is_no_success(tmp_path: Path) -> 
     assert last_success(metrics) == "0.000"  # one is left
     alone = nightly(*words, "--index-only")
     assert "1 waiting; 2 runs in the index" in alone.stdout
+    log = tmp_path / "night.jsonl"
+    assert told(*words, "--index-only", "--log", log)["runs"] == 2
+    assert [line["runs"] for line in map(json.loads, log.read_text().splitlines()) if line["event"] == "index_written"] == [2]
     assert last_success(metrics) == "0.000"
     assert json.loads((out / "index.json").read_text())["states"] == {"reported": 1, "waiting": 1}
     assert nightly(*words).exit_code == 0

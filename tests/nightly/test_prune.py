@@ -127,6 +127,7 @@ def test_an_outbox_that_goes_or_is_damaged_meanwhile(out: Objects, tmp_path: Pat
     out.write(path, b"{")
     done = CliRunner().invoke(main, ["nightly", "prune", str(tmp_path / "out"), "--keep", "1"])
     assert (done.exit_code, "it is unknown which reports wait; remove it" in done.output) == (4, True)
+    assert call(tmp_path / "out", "--keep", "1", "--ticketed").stdout.startswith("0.0 MB of 0 runs")  # which protects none
     read = Folder.read
 
     def sent_meanwhile(self: Folder, wanted: str, **more: Any) -> bytes:

@@ -256,3 +256,16 @@ def test_the_documented_definitions_and_omissions_are_those_of_the_views(project
         assert execute("SELECT count(*) FROM device_event").fetchall() == [(4,)]
         execute(more)
         assert execute("SELECT DISTINCT kind::VARCHAR FROM device_event").fetchall() == [("kernel",)]
+
+
+def test_closing_a_temporary_store_does_not_write_it_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store.temporary()
+    folder, path = store._folder, store.path
+    assert folder is not None
+    assert path is not None
+    store.connection.execute("INSERT INTO name (id, text) SELECT range, 'kernel ' || range FROM range(50000)")
+    before = path.stat().st_size
+    monkeypatch.setattr(store, "_folder", None)  # which would remove the file
+    store.close()
+    assert path.stat().st_size == before
+    folder.cleanup()
