@@ -17,6 +17,8 @@ import small_runs as small
 from call_nightly import nightly, told
 from postrun.ingest.object_store.objects import ObjectStoreError
 from postrun.ingest.store.limits import size_in_bytes
+from postrun.nightly import summary
+from postrun.nightly.model import Row
 from postrun.nightly.options import moment, shard
 from postrun.simulate import Problems, write_demo
 
@@ -244,6 +246,12 @@ def test_failed_runs_without_a_marker_count_for_the_index_alone(tmp_path: Path, 
     assert not list(out.glob("runs/*/done.json"))
     alone = nightly(source, "--out", out, *ONE_RULE, "--index-only", "--fail-on", "error", "--quiet")
     assert (alone.exit_code, alone.stderr) == (3, "postrun: --fail-on: no report of a\nnote: a failed: the store failed\n")
+
+
+def test_twenty_failed_runs_are_named() -> None:
+    rows = [Row(f"r{number}", "failed", "traces", "f", "o", 1, 1, reason="bad") for number in range(22)]
+    assert summary.matched(rows, [], ["error"]) == f"no report of {', '.join(f'r{number}' for number in range(20))} and 2 more"
+    assert len(list(summary.alarm_notes(rows, [], ["error"]))) == 21
 
 
 def test_a_dry_run_checks_the_rules_of_attach(tmp_path: Path) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from typing import Any
 
+import polars as pl
 import pytest
 from judging import rules_of
 from pipeline_jobs import Shape, pipeline_job
 from postrun.analysis import Options
-from postrun.analysis.causes import operations
+from postrun.analysis.causes import operations, what_if
 from postrun.analysis.report import Finding, RuleResult
 from postrun.analysis.rules.engine.selection import select
 from postrun.ingest.store import Store
@@ -94,11 +96,21 @@ def test_numbers_of_streams_do_not_matter(make_store: MakeStore) -> None:
 
 def test_kernels_that_are_read_process_by_process_give_the_same(make_store: MakeStore, monkeypatch: pytest.MonkeyPatch) -> None:
     shape = Shape(3, 2, factor=long_stage, noise=0.02)
+    counts: list[int] = []
+
+    def counted(*arguments: Any) -> pl.DataFrame:
+        rows = operations.operations(*arguments)
+        counts.append(len(rows))
+        return rows
+
+    monkeypatch.setattr(what_if, "operations", counted)
     together = judged(make_store(**pipeline_job(shape, 3)))
     monkeypatch.setattr(operations, "AT_ONCE", 1)
     assert judged(make_store(**pipeline_job(shape, 3))) == together
+    # With too many changes of the kernel, runs are only cut at communication.
     monkeypatch.setattr(operations, "OPERATIONS_MOST", 0)
     assert judged(make_store(**pipeline_job(shape, 3)))[1][0].rule == "StageImbalance"
+    assert counts[0] == counts[1] > counts[2]
 
 
 def test_a_missing_rank_leaves_out_the_simulation(make_store: MakeStore) -> None:
