@@ -190,7 +190,7 @@ def nightly(source: str, quiet: bool, verbose: bool, as_json: bool, **options: A
     SOURCE and --out are folders, or s3://bucket/prefix, gs://bucket/prefix, az://container/prefix. SOURCE may contain the date, as in
     s3://bucket/{yyyy}/{mm}/{dd}/: only the days since --since are listed (default: a week). Below --out: index.html, index.json and
     index.parquet, and the reports in runs/. Unchanged runs are not reported again; a night that was ended is resumed by the next one,
-    and nights at the same time share the work.
+    and nights at the same time share the work. `postrun nightly digest` sums up a week, `postrun nightly prune` removes old reports.
     """
     from ..nightly.event_log import night_log
 

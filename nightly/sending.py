@@ -81,7 +81,7 @@ class Sender:
                 self.unreachable.add(action.target.server)
             signature = (link or "").partition("?")[2]  # a server may repeat what it refuses
             result["error"] = str(error).replace(signature, "***") if signature else str(error)
-            self.warn(f"{action.rule}: {action.target.text}: {result['error']}")
+            self.warn(f"{action.rule}: {action.target.text}: {action.message.run}: {result['error']}")
         else:
             self._noted(box, entry)
             if action.row is not None:

@@ -96,8 +96,9 @@ def _answer(frame: bytes) -> bytes:
         function, args, kwargs = pickle.loads(task)
         result = function(*args, **kwargs)
     except BaseException as error:  # an exit inside a task is a failure of this task
-        if isinstance(error, MemoryError) and not error.args and (reason := hard_limit.explained(error)):
-            error.args = (reason,)  # the interpreter gives no message
+        unclear = isinstance(error, SystemError) or (isinstance(error, MemoryError) and not error.args)
+        if unclear and (reason := hard_limit.explained(error)):
+            error.args = (reason,)  # the interpreter gives none, or one for its developers
         return _failure(error)
     try:
         return pickle.dumps(("ok", result), pickle.HIGHEST_PROTOCOL)

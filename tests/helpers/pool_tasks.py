@@ -142,6 +142,11 @@ def fail(kind: str) -> NoReturn:
     raise {"value": ValueError, "memory": MemoryError, "interrupt": KeyboardInterrupt}[kind](f"a {kind}")
 
 
+def lose_the_error() -> NoReturn:
+    """Fail as a library does that has no memory for its exception."""
+    raise SystemError("error return without exception set")
+
+
 def unpicklable() -> Any:
     return threading.Lock()
 

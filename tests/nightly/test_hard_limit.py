@@ -86,6 +86,15 @@ def test_a_worker_that_exits_for_want_of_memory_names_the_limit(limited: tuple[s
         assert ("or it needed more memory than is allowed (600 MB)" in unknown.reason) == (kind == "rlimit")
 
 
+def test_an_error_that_a_library_lost_names_the_limit(limited: tuple[str, SupervisedPool]) -> None:
+    with limited[1] as pool:
+        error = pool.submit(tasks.lose_the_error).exception()
+    assert isinstance(error, SystemError)
+    assert str(error).startswith(
+        "internal error: SystemError: error return without exception set, or it needed more memory than is allowed"
+    )
+
+
 def test_a_file_has_a_limit_that_only_a_full_disk_or_a_huge_file_meets(tmp_path: Path) -> None:
     free = shutil.disk_usage(tempfile.gettempdir()).free
     with SupervisedPool(1) as pool:
