@@ -3,6 +3,7 @@
 #define CAPTURE_CHECK_H
 
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <postrun.h>
@@ -27,6 +28,37 @@ static inline void check_equal(int64_t a, int64_t b, const char *condition, cons
     if (a != b) {
         fprintf(stderr, "%s:%d: not so: %s: %" PRId64 " and %" PRId64 "\n", file, line, condition, a, b);
         _exit(1);
+    }
+}
+
+static inline int others_sleep(void) {
+    int threads = 0, sleeping = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    CHECK(tasks != NULL);
+    for (struct dirent *entry; (entry = readdir(tasks));) {
+        if (entry->d_name[0] == '.' || atoi(entry->d_name) == getpid()) {
+            continue;
+        }
+        char path[300], line[512] = "";
+        snprintf(path, sizeof path, "/proc/self/task/%s/stat", entry->d_name);
+        FILE *file = fopen(path, "r");
+        if (!file) {
+            continue; /* it ended */
+        }
+        const char *state = fgets(line, sizeof line, file) ? strrchr(line, ')') : NULL;
+        fclose(file);
+        threads++;
+        sleeping += state && state[1] == ' ' && state[2] == 'S';
+    }
+    closedir(tasks);
+    return sleeping == threads;
+}
+
+/* Called by the main thread before it forks. A thread that starts allocates memory, and a child that is forked then inherits the locked
+ * allocator of a sanitizer. A thread may also sleep while another one has the lock, so several looks in a row must agree. */
+static inline void wait_until_others_sleep(void) {
+    for (int looks = 0; looks < 10; usleep(1000)) {
+        looks = others_sleep() ? looks + 1 : 0;
     }
 }
 

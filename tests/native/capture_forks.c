@@ -80,7 +80,7 @@ int main(int argc, char **argv) {
     configure(argv[2], 1024, alone ? 60000 : 1, 0, follow ? POSTRUN_FOLLOW_FORK : 0);
     EQUAL(postrun_start(), 0);
     if (alone) {
-        EQUAL(postrun_flush(), 0); /* now the drain thread has begun, which also allocates memory, and sleeps */
+        wait_until_others_sleep();
     }
     pthread_t threads[2];
     int busy = !alone && strcmp(behavior, "quiet") != 0;
