@@ -43,6 +43,7 @@ MAPPED: Final = frozenset({TRACE, TIMELINE, SYSTEM_METRICS})
 ROWS: Final = 300_000  # rows that go to the store at a time, as in the reader of traces
 ROW_GROUP: Final = 122_880  # rows in a group of a Parquet file, as DuckDB writes it
 
+_FEW_EVENTS: Final = 100_000  # a database that held more is not used for the next file
 _EVENTS: Final = ("device_event", "host_event", "annotation", "collective", "allocation")
 _KEYS: Final = ("node", "process")
 _NOTE: Final = ("severity", "code", "message", "count", "first_ns", "last_ns")
@@ -91,7 +92,8 @@ def write(
             entry["read"] = read = (_trace if name == TRACE else _timeline)(store, file.path, tables)
             read["tables"] = tables.written
             read["notes"] = store.frame(f"SELECT {_quoted(_NOTE)} FROM ingest_note {_AS_ADDED}").rows()
-            if "error" in read:  # its reader can have left the database in any state
+            # A reader that failed can have left the database in any state, and DuckDB keeps the memory of rows that are gone.
+            if "error" in read or read["result"]["events"] > _FEW_EVENTS:
                 stores.close()
     if metrics:
         with Store.temporary(**options) as store:

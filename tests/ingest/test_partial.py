@@ -59,8 +59,12 @@ def test_signatures_of_operators(tmp_path: Path) -> None:
     assert len(same["host_event"]) == 24
 
 
-def test_files_that_are_read_together_have_the_tables_of_each_alone(demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They share a database, and nothing of a file reaches the tables of the next one."""
+@pytest.mark.parametrize(("few_events", "shared"), [(100_000, True), (1, False)])
+def test_files_that_are_read_together_have_the_tables_of_each_alone(
+    demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few_events: int, shared: bool
+) -> None:
+    """Small files share a database, from which nothing reaches the next file."""
+    monkeypatch.setattr(partial, "_FEW_EVENTS", few_events)
     databases: list[Store] = []
     temporary = Store.temporary
 
@@ -83,7 +87,7 @@ def test_files_that_are_read_together_have_the_tables_of_each_alone(demo: Path, 
     together.mkdir()
     alone.mkdir()
     entries = partial.write(inputs, together, "p-", threads=1)
-    assert len(databases) == 1
+    assert len(databases) == (1 if shared else 4)  # the short file has one event
     assert [bool(entry["read"]["notes"]) for entry in entries] == [False, True, False, True, False]
     renamed = {}
     for number, file in enumerate(inputs):
@@ -91,7 +95,7 @@ def test_files_that_are_read_together_have_the_tables_of_each_alone(demo: Path, 
         renamed.update({f"{number}-0000.{table}.parquet": name for table, name in entries[number]["read"]["tables"].items()})
         entry["read"]["tables"] = {table: renamed[name] for table, name in entry["read"]["tables"].items()}
         assert entry == entries[number]
-    assert len(databases) == 6
+    assert len(databases) == (6 if shared else 9)
     assert {renamed[name]: content for name, content in files(alone).items()} == files(together)
 
 
