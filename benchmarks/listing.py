@@ -1,26 +1,34 @@
-"""A listing of a million objects of an S3 bucket, and the search for runs in it: processor time, memory.
+"""A listing of a million objects of an S3 bucket, or an inventory of them, and the search for runs in it: processor time, memory.
 
     .venv/bin/python benchmarks/listing.py [--objects 1000000] [--latency 0.1] [--profile] [--shards 8] [--layout dates]
+                                           [--inventory CSV|Parquet]
 
 A server in a process of its own, on loopback, makes the pages of ListObjectsV2 as they are requested: 60% of the objects are the traces of
 runs (8 each), the rest checkpoints, logs of the training and other files next to them. ``plan`` of a night lists all, as in the first night
 (no run is known) and as in the next ones (all are known and unchanged). Each is measured in a process of its own. With ``--shards N`` the
 first night is divided into N shards, and each is measured. ``--layout``: the folders of the runs; ``dates``, ``projects`` (40 projects), or
-``large`` (runs with 1,400 objects each, without folders above them).
+``large`` (runs with 1,400 objects each, without folders above them). Each run was written at another time, its files within some seconds.
+``--inventory``: four files with all rows in random order, as S3 writes them for a bucket without versions.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
+import hashlib
+import io
 import json
 import os
+import random
 import re
 import resource
 import subprocess
 import sys
 import tempfile
 import time
+import zlib
 from bisect import bisect_left, bisect_right
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
@@ -35,6 +43,8 @@ NAMES = sorted(
 )
 assert len(NAMES) == PER_RUN
 RUNS_PER_DAY = 100
+LISTS = "lists"  # bucket of the inventory
+INVENTORY_FILES = 4
 
 
 def key(number: int, layout: str = "dates") -> str:
@@ -48,13 +58,74 @@ def key(number: int, layout: str = "dates") -> str:
     return f"runs/{2024 + day // 360}/{day // 30 % 12 + 1:02}/{day % 30 + 1:02}/resnet-{of_day:03}/{NAMES[file]}"
 
 
+def written(at: int) -> datetime:
+    """Return when the object at this place in the order of names was written."""
+    run, file = divmod(at, PER_RUN)
+    return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=run, seconds=file // 4)
+
+
+def etag(at: int) -> str:
+    return hashlib.md5(b"%d" % at, usedforsecurity=False).hexdigest()
+
+
+def inventory(keys: list[str], kind: str) -> dict[str, bytes]:
+    """Return the files of an inventory, and its manifest, by key."""
+    import polars as pl
+
+    order = list(range(len(keys)))
+    random.Random(1).shuffle(order)
+    schema = "Bucket, Key, Size, LastModifiedDate, ETag, StorageClass"
+    if kind != "CSV":
+        schema = "message s3.inventory { required binary bucket (STRING); required binary key (STRING); optional int64 size;" \
+            " optional int64 last_modified_date (TIMESTAMP(MILLIS,true)); optional binary e_tag (STRING); }"  # fmt: skip
+    files = {}
+    for number in range(INVENTORY_FILES):
+        part = order[number::INVENTORY_FILES]
+        rows = pl.DataFrame({
+            "bucket": ["bucket"] * len(part), "key": [keys[at] for at in part], "size": [1000 + at for at in part],
+            "last_modified_date": [written(at) for at in part], "e_tag": [etag(at) for at in part],
+            "storage_class": ["STANDARD"] * len(part),
+        })  # fmt: skip
+        rows = rows.with_columns(pl.col("last_modified_date").cast(pl.Datetime("ms", "UTC")))
+        file = io.BytesIO()
+        if kind == "CSV":
+            text = rows.write_csv(include_header=False, quote_style="always", datetime_format="%Y-%m-%dT%H:%M:%S%.3fZ")
+            file.write(gzip.compress(text.encode(), 6))
+        else:
+            rows.write_parquet(file)
+        files[f"data/{number}.{kind.lower()}"] = file.getvalue()
+    about = {"sourceBucket": "bucket", "fileFormat": kind, "fileSchema": schema, "files": [{"key": name} for name in files]}
+    return {**files, "manifest.json": json.dumps(about).encode()}
+
+
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     keys: ClassVar[list[str]] = []
+    files: ClassVar[dict[str, bytes]] = {}
     latency_s: ClassVar[float] = 0.0
+
+    def do_HEAD(self) -> None:
+        body = self.files[urlsplit(self.path).path.removeprefix(f"/{LISTS}/")]
+        size, wanted = len(body), re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
+        version = f'"{zlib.crc32(body):08x}"'
+        if wanted:
+            first, last = int(wanted[1]), min(int(wanted[2] or size), size - 1)
+            body = body[first : last + 1]
+        self.send_response(206 if wanted else 200)
+        if wanted:
+            self.send_header("Content-Range", f"bytes {first}-{last}/{size}")
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("ETag", version)
+        self.send_header("Last-Modified", "Fri, 20 Nov 2026 06:00:00 GMT")
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(body)
 
     def do_GET(self) -> None:
         time.sleep(self.latency_s)
+        if self.path.startswith(f"/{LISTS}/"):
+            self.do_HEAD()
+            return
         query = parse_qs(urlsplit(self.path).query)
         prefix, most = query["prefix"][0], int(query["max-keys"][0])
         delimiter, after = query.get("delimiter", [""])[0], query.get("start-after", [""])[0]
@@ -68,8 +139,8 @@ class Handler(BaseHTTPRequestHandler):
                 at = bisect_left(self.keys, folder + "\U0010ffff")
             else:
                 parts.append(
-                    f"<Contents><Key>{self.keys[at]}</Key><LastModified>2026-11-20T06:00:00.000Z</LastModified>"
-                    f"<ETag>&quot;{at:032x}&quot;</ETag><Size>{1000 + at}</Size><StorageClass>STANDARD</StorageClass></Contents>"
+                    f"<Contents><Key>{self.keys[at]}</Key><LastModified>{written(at):%Y-%m-%dT%H:%M:%S}.000Z</LastModified>"
+                    f"<ETag>&quot;{etag(at)}&quot;</ETag><Size>{1000 + at}</Size><StorageClass>STANDARD</StorageClass></Contents>"
                 )
                 at += 1
         more = at < len(self.keys) and self.keys[at].startswith(prefix)
@@ -86,15 +157,17 @@ class Handler(BaseHTTPRequestHandler):
         return
 
 
-def serve(objects: int, latency_s: float, layout: str) -> None:
+def serve(objects: int, latency_s: float, layout: str, kind: str | None) -> None:
     Handler.latency_s = latency_s
     Handler.keys = sorted(key(number, layout) for number in range(objects))
+    if kind is not None:
+        Handler.files = inventory(Handler.keys, kind)
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     print(server.server_port, flush=True)
     server.serve_forever()
 
 
-def measure(port: int, known: bool, profile: bool, shard: tuple[int, int] | None) -> None:
+def measure(known: bool, profile: bool, shard: tuple[int, int] | None, from_inventory: bool) -> None:
     from postrun.ingest.object_store import listing
     from postrun.ingest.object_store.open import open_objects
     from postrun.nightly import night as nights
@@ -104,7 +177,8 @@ def measure(port: int, known: bool, profile: bool, shard: tuple[int, int] | None
 
     options = ReportOptions()
     source, out = open_objects("s3://bucket/runs"), open_objects("memory://out")
-    wanted = Wanted("s3://bucket/runs", "memory://out", options, now_ns=time.time_ns() + 10**15, settle_ns=1, shard=shard)
+    lists = f"s3://{LISTS}/manifest.json" if from_inventory else None
+    wanted = Wanted("s3://bucket/runs", "memory://out", options, now_ns=time.time_ns() + 10**15, settle_ns=1, shard=shard, inventory=lists)
     requests = []
     page = listing.Lister._get
     listing.Lister._get = lambda self, query: requests.append(query) or page(self, query)  # type: ignore[method-assign,func-returns-value]
@@ -147,31 +221,24 @@ def main() -> None:
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--shards", type=int)
     parser.add_argument("--layout", choices=("dates", "projects", "large"), default="dates")
+    parser.add_argument("--inventory", choices=("CSV", "Parquet"))
     parser.add_argument("--shard", type=int)
     parser.add_argument("--serve", action="store_true")
     parser.add_argument("--measure", choices=("first", "known"))
-    parser.add_argument("--port", type=int)
     options = parser.parse_args()
     if options.serve:
-        serve(options.objects, options.latency, options.layout)
+        serve(options.objects, options.latency, options.layout, options.inventory)
         return
     if options.measure:
         shard = None if options.shard is None else (options.shard, options.shards)
-        measure(options.port, options.measure == "known", options.profile, shard)
+        measure(options.measure == "known", options.profile, shard, options.inventory is not None)
         return
     me = Path(__file__).resolve()
     environment = {name: value for name, value in os.environ.items() if not re.match(r"AWS_|.*_proxy$", name, re.IGNORECASE)}
     words = [
-        sys.executable,
-        "-P",
-        str(me),
-        "--objects",
-        str(options.objects),
-        "--latency",
-        str(options.latency),
-        "--layout",
-        options.layout,
-    ]
+        sys.executable, "-P", str(me), "--objects", str(options.objects), "--latency", str(options.latency), "--layout", options.layout,
+        *([] if options.inventory is None else ["--inventory", options.inventory]),
+    ]  # fmt: skip
     with tempfile.TemporaryDirectory() as folder, subprocess.Popen([*words, "--serve"], stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         port = server.stdout.readline().strip()
@@ -182,10 +249,10 @@ def main() -> None:
         try:
             more = ["--profile"] if options.profile else []
             for number in range(options.shards or 0):
-                of_shard = ["--measure", "first", "--port", port, "--shard", str(number), "--shards", str(options.shards), *more]
+                of_shard = ["--measure", "first", "--shard", str(number), "--shards", str(options.shards), *more]
                 subprocess.run([*words, *of_shard], check=True, env=environment, cwd=folder)
             for which in ("first", "known"):
-                subprocess.run([*words, "--measure", which, "--port", port, *more], check=True, env=environment, cwd=folder)
+                subprocess.run([*words, "--measure", which, *more], check=True, env=environment, cwd=folder)
         finally:
             server.terminate()
 

@@ -1,15 +1,18 @@
 """An inventory of S3 instead of a listing: the newest manifest below a URL -> the objects of a source, in order.
 
 S3 writes inventories daily or weekly as CSV or Parquet files, with a manifest.json that names them. A change since then is noticed when a
-run is read, as after a listing.
+run is read, as after a listing. Of several rows of a key, the newest counts.
 """
 
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -20,7 +23,7 @@ from ..ingest.object_store.objects import ObjectInfo, Objects
 from ..ingest.object_store.open import open_objects
 from ..ingest.object_store.paths import is_ours, problem
 from ..ingest.object_store.urls import parse
-from ..ingest.store.database import NO_EXTENSIONS, connect, native_path
+from ..ingest.store.database import NO_EXTENSIONS, connect, first_line, native_path
 
 if TYPE_CHECKING:
     import duckdb
@@ -36,7 +39,9 @@ _VERSIONS: Final = {"is_latest": "true", "is_delete_marker": "false"}  # of curr
 _SETTINGS: Final = {"memory_limit": "96MB", "threads": 1, **NO_EXTENSIONS}  # the rest is in files
 _CSV: Final = "header = false, auto_detect = false, quote = '\"', escape = '\"', max_line_size = 65536, buffer_size = 1048576"
 _LONGEST_PATH: Final = 4096  # characters; longer keys, which no store has, are cut and then left out as too long
+_LONGEST_ETAG: Final = 1024  # characters
 _GZIP: Final = b"\x1f\x8b"
+_OLD: Final = timedelta(days=9)  # a weekly inventory, and the two days until S3 has written the next one
 
 
 def listing(url: str, source: Objects) -> Iterator[ObjectInfo]:
@@ -51,6 +56,10 @@ def listing(url: str, source: Objects) -> Iterator[ObjectInfo]:
     manifest = _manifest(store, url, of_inventory.prefix)
     if manifest["sourceBucket"] != of_source.bucket:
         raise InputError(f"--inventory {url}: this is an inventory of the bucket {manifest['sourceBucket']}; the source is {source.url}")
+    if (written := _written(manifest)) is not None and datetime.now(UTC) - written > _OLD:
+        source.left_out.append(
+            f"all objects written since {written:%Y-%m-%d}, the date of the inventory {url}; check that S3 still writes it"
+        )
     base = f"{of_source.prefix}/" if of_source.prefix else ""
     with temporary.Folder() as folder:
         rows = Path(folder) / "rows.csv"
@@ -86,17 +95,46 @@ def _sort(store: Objects, url: str, manifest: Mapping[str, Any], base: str, fold
             if (info := store.head(file["key"])) is None:
                 raise InputError(f"--inventory {url}: its file {file['key']} is missing; give a newer inventory")
             store.download(info, path)
+            if not _is_sound(path, file):
+                raise InputError(f"--inventory {url}: its file {file['key']} is damaged, or not that of the manifest; give another")
             try:
                 _insert(database, path, manifest, base)
             except duckdb.Error as error:
+                if _lacks_space(error):
+                    raise
                 raise InputError(
                     f"--inventory {url}: its file {file['key']} cannot be read ({type(error).__name__}); give another"
                 ) from error
             path.unlink()
         # The order of bytes, which is that of listings.
-        database.sql("SELECT * FROM object ORDER BY path").write_csv(native_path(target), header=False)
+        sorted_rows = database.sql("SELECT * FROM object ORDER BY path, modified_ms DESC, size, e_tag")
+        sorted_rows.write_csv(native_path(target), header=False)
+    except duckdb.Error as error:
+        raise InputError(
+            f"--inventory {url}: cannot be sorted in {folder} ({first_line(error)}); free some space, or set TMPDIR"
+        ) from error
     finally:
         database.close()
+
+
+def _lacks_space(error: Exception) -> bool:
+    return "No space left" in str(error) or "max_temp_directory_size" in str(error)
+
+
+def _is_sound(path: Path, file: Mapping[str, Any]) -> bool:
+    """Compare a file with its checksum in the manifest, if there is one."""
+    expected = file.get("MD5checksum")
+    if not isinstance(expected, str):
+        return True
+    with path.open("rb") as data:
+        return hashlib.file_digest(data, lambda: hashlib.md5(usedforsecurity=False)).hexdigest() == expected.lower()
+
+
+def _written(manifest: Mapping[str, Any]) -> datetime | None:
+    """Return when S3 began to write an inventory; None if that is unknown."""
+    with suppress(ValueError, TypeError, OverflowError, OSError):
+        return datetime.fromtimestamp(int(manifest.get("creationTimestamp") or "") / 1000, UTC)
+    return None
 
 
 def _manifest(store: Objects, url: str, prefix: str) -> Mapping[str, Any]:
@@ -147,11 +185,13 @@ def _insert(database: duckdb.DuckDBPyConnection, path: Path, manifest: Mapping[s
     else:
         field = {column: column for column in columns}
         table, key, path_of, modified = "read_parquet($file)", "key", "key", "last_modified_date"
-    current = [f"lower({field[column]}::VARCHAR) = '{value}'" for column, value in _VERSIONS.items() if column in field]
+    flags = [(field[column], value) for column, value in _VERSIONS.items() if column in field]
+    current = [f"coalesce(nullif(lower({flag}::VARCHAR), ''), '{value}') = '{value}'" for flag, value in flags]
     database.execute(
         f"""INSERT INTO object SELECT substr(path, length($base) + 1, {_LONGEST_PATH}), size, e_tag, modified_ms, decoded FROM (
             SELECT coalesce({path_of}, {key}) AS path, nullif({field["size"]}::VARCHAR, '')::BIGINT AS size,
-                {field["e_tag"]}::VARCHAR AS e_tag, epoch_ms({modified}) AS modified_ms, {path_of} IS NOT NULL AS decoded
+                substr({field["e_tag"]}::VARCHAR, 1, {_LONGEST_ETAG}) AS e_tag, epoch_ms({modified}) AS modified_ms,
+                {path_of} IS NOT NULL AS decoded
             FROM {table} WHERE {" AND ".join(["true", *current])}
         ) WHERE starts_with(path, $base)""",
         {"base": base, "file": native_path(path)},

@@ -17,48 +17,55 @@ from .model import FoundRun
 
 _NSIGHT_REPORT: Final = re.compile(r"\.(?:nsys-rep|qdrep|qdstrm)$", re.IGNORECASE)
 _NSIGHT_ENDINGS: Final = (".nsys-rep", ".qdrep", ".qdstrm")
+_STORE_ENDING: Final = ".duckdb"
+_LONGEST_ENDING: Final = 9  # characters
 
 
 class LeftOut:
-    """Removes files from a listing and remembers them. ``folder_of``: path of such a file -> its run's folder, None for others.
-    ``exclude``: folders that are not searched."""
+    """Removes such files from a listing and remembers them. ``stores``: whether run stores are among them. ``exclude``: folders that are
+    not searched."""
 
-    def __init__(self, folder_of: Callable[[str], str | None], exclude: Sequence[str] = ()) -> None:
-        self._folder_of = folder_of
+    def __init__(self, stores: bool, exclude: Sequence[str] = ()) -> None:
+        self._endings = (*_NSIGHT_ENDINGS, _STORE_ENDING) if stores else _NSIGHT_ENDINGS
         self._excluded = tuple(folder.rstrip("/") + "/" for folder in exclude)
         self._files: dict[str, tuple[str, ObjectInfo]] = {}
 
     def watch(self, listing: Iterable[ObjectInfo]) -> Iterator[ObjectInfo]:
         """Yield the other objects."""
         for file in listing:
-            folder = self._folder_of(file.path)
-            if folder is None or file.path.startswith(self._excluded):
-                yield file
-            else:
-                self._files[file.path] = folder, file
+            path = file.path
+            if path[-_LONGEST_ENDING:].lower().endswith(self._endings) and not path.startswith(self._excluded):
+                folder = _store_folder(path) if _is_store(path) else run_folder_of(path)
+                if folder is not None:
+                    self._files[path] = folder, file
+                    continue
+            yield file
 
-    def paths(self) -> set[str]:
-        return set(self._files)
+    def stores(self) -> set[str]:
+        """Return the paths of the run stores."""
+        return set(filter(_is_store, self._files))
 
-    def runs(self, run_ids: Collection[str]) -> list[FoundRun]:
-        """Return the files outside all runs, each as a run. ``run_ids``: of all runs."""
-        return [FoundRun(file.path, "traces", (file,), True, "") for folder, file in self._files.values() if folder not in run_ids]
+    def notes(self, run_ids: Collection[str], lets_in: Callable[[FoundRun], bool]) -> list[str]:
+        """Return a line for each file outside all runs. ``run_ids``: of all runs."""
+        outside = [file for folder, file in self._files.values() if folder not in run_ids]
+        left = (file.path for file in outside if lets_in(FoundRun(file.path, "traces", (file,), True, "")))
+        return [_store_note(path) if _is_store(path) else _nsight_note(path) for path in sorted(left, key=_is_store)]
 
 
-def store_folder(path: str) -> str | None:
-    location = place_of(path) if path[-7:].lower() == ".duckdb" else None
+def _is_store(path: str) -> bool:
+    return path[-len(_STORE_ENDING) :].lower() == _STORE_ENDING
+
+
+def _store_folder(path: str) -> str | None:
+    location = place_of(path)
     return location[0] if location is not None and location[1] == "store" else None
 
 
-def nsight_folder(path: str) -> str | None:
-    return run_folder_of(path) if path[-9:].lower().endswith(_NSIGHT_ENDINGS) else None
-
-
-def store_note(path: str) -> str:
+def _store_note(path: str) -> str:
     return f"{path}: a run store; use --run-stores to report it, or `postrun report` for this one"
 
 
-def nsight_note(path: str) -> str:
+def _nsight_note(path: str) -> str:
     name = path.rpartition("/")[2]
     export = f"{_NSIGHT_REPORT.sub('', name)}.sqlite"
     return (

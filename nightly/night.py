@@ -20,10 +20,11 @@ from ..errors import InputError
 from ..garbage import collected_rarely
 from ..ingest.object_store.objects import ObjectInfo, Objects, ObjectStoreError
 from ..version import REPORT, __version__
-from . import hard_limit, left_out, places, reasons, unreadable
+from . import hard_limit, places, reasons, unreadable
 from .claims import Claims
 from .discover import found_runs, is_of, to_look_at, with_these
-from .model import FoundRun, ReportOptions, Row, Task, row_of
+from .left_out import LeftOut
+from .model import FoundRun, ReportOptions, Row, Task, packed, row_of, unpacked
 from .shards import Shard
 
 Why = Literal["new", "changed", "other options", "earlier version", "failed before", "again", "unchanged", "running"]
@@ -67,9 +68,10 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The decision about a run, whose objects are kept only if it is due. ``row``: from an earlier night."""
+    """The decision about a run, here without its objects. ``objects``: packed if it is due, else none. ``row``: from an earlier night."""
 
     run: FoundRun
+    objects: bytes
     why: Why
     row: Row | None
     files: int
@@ -79,6 +81,11 @@ class Decision:
     @property
     def due(self) -> bool:
         return self.why not in ("unchanged", "running")
+
+    @property
+    def full_run(self) -> FoundRun:
+        """Return the run with its objects if it is due."""
+        return replace(self.run, objects=unpacked(self.objects))
 
 
 @dataclass(slots=True)
@@ -122,12 +129,10 @@ def plan(source: Objects, out: Objects, wanted: Wanted, known: Mapping[str, Row]
     seen: set[str] = set()
     report_folders = places.own_folders(source.url, out.url)
     shard = Shard(source, *(wanted.shard or (0, 1)), report_folders)
-    reports = left_out.LeftOut(left_out.nsight_folder, report_folders)
-    stores = left_out.LeftOut(left_out.store_folder, report_folders)
+    not_read = LeftOut(not wanted.run_stores, report_folders)
 
     def search(listing: Iterator[ObjectInfo]) -> Iterator[FoundRun]:
-        objects = reports.watch(listing if wanted.run_stores else stores.watch(listing))
-        return found_runs(objects, now_ns=wanted.now_ns, settle_ns=wanted.settle_ns, exclude=report_folders)
+        return found_runs(not_read.watch(listing), now_ns=wanted.now_ns, settle_ns=wanted.settle_ns, exclude=report_folders)
 
     damaged: list[str] = []
     with collected_rarely():
@@ -137,13 +142,12 @@ def plan(source: Objects, out: Objects, wanted: Wanted, known: Mapping[str, Row]
                 night.decisions.append(decide(run, known.get(run.id), digest, wanted))
     night.runs_found, night.divided = len(seen), shard.divided
     night.not_read = (
-        *(left_out.nsight_note(one.id) for one in reports.runs(seen) if lets_in(one, wanted, shard)),
-        *(left_out.store_note(one.id) for one in stores.runs(seen) if lets_in(one, wanted, shard)),
+        *not_read.notes(seen, lambda one: lets_in(one, wanted, shard)),
         *damaged,
         *(line.removeprefix(source.place("")) if not line.startswith(source.place(": ")) else line for line in source.left_out),
     )
     listed = (run for run in known if wanted.prefixes is None or run.startswith(wanted.prefixes))
-    night.gone = tuple(sorted(run for run in {*listed} - seen - stores.paths() if shard.lacks(run)))
+    night.gone = tuple(sorted(run for run in {*listed} - seen - not_read.stores() if shard.lacks(run)))
     night.runs_known = len(known)
     return night
 
@@ -190,8 +194,8 @@ def decide(run: FoundRun, row: Row | None, digest: str, wanted: Wanted) -> Decis
         why = "earlier version"
     else:
         why = "unchanged"
-    kept = replace(run, objects=()) if why in ("unchanged", "running") else run
-    return Decision(kept, why, row, len(run.objects), run.bytes, run.modified_ns)
+    kept = () if why in ("unchanged", "running") else run.objects
+    return Decision(replace(run, objects=()), packed(kept), why, row, len(run.objects), run.bytes, run.modified_ns)
 
 
 def real_runs(source: Objects, runs: Iterable[FoundRun], known: Mapping[str, Row], damaged: list[str]) -> Iterator[FoundRun]:
@@ -372,7 +376,7 @@ class _Handing:
     def _task(self, decision: Decision, attempt: int) -> Task:
         at = self.wanted.generated_at_ns if self.wanted.generated_at_ns is not None else self.began_ns
         return Task(
-            decision.run, self.wanted.source, self.wanted.out, self.wanted.options, at, attempt, _tickets(decision), self.claims.night
+            decision.full_run, self.wanted.source, self.wanted.out, self.wanted.options, at, attempt, _tickets(decision), self.claims.night
         )
 
     def _finished(self, decision: Decision, future: Future[Row], attempt: int) -> bool:
@@ -436,7 +440,7 @@ class _Handing:
         self.night.open.append(_open(decision, "waiting", self._written(reason, decision), self.digest))
 
     def _written(self, reason: str, decision: Decision) -> str:
-        return reasons.written(reason, decision.run, self.wanted.source, self.wanted.out, self.wanted.options.redact)
+        return reasons.written(reason, decision.full_run, self.wanted.source, self.wanted.out, self.wanted.options.redact)
 
 
 def _tickets(decision: Decision) -> tuple[str, ...]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import json
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote_plus
@@ -132,6 +133,64 @@ def test_names_in_order_and_names_that_are_not_utf_8(server: SmallS3) -> None:
     assert source.left_out == ["s3://runs/p/%FF: a name that is not UTF-8", "s3://runs/p/new\\nline: a control character in the name"]
 
 
+def line(name: str, size: int = 7, written: str = "2026-11-20T06:00:00.000Z") -> str:
+    return f'"runs","p/{name}","v1","true","false","{size}","{written}","0f","STANDARD"\n'
+
+
+def listed(server: SmallS3, data: bytes, **manifest: Any) -> list[tuple[str, int]]:
+    """The paths and sizes of an inventory with one file."""
+    put(server, "2026-11-20T01-00Z", {"1": data}, **{"fileFormat": "CSV", "fileSchema": CSV, **manifest})
+    return [(one.path, one.size) for one in inventory.listing("s3://lists/inv/runs/daily", open_objects("s3://runs/p"))]
+
+
+def test_the_newest_row_of_a_key_counts(server: SmallS3) -> None:
+    text = line("a") + line("a", 9, "2026-11-21T06:00:00.000Z") + line("a", 8)
+    assert listed(server, text.encode()) == [("a", 9)]
+    assert listed(server, gzip.compress(line("a").encode()) + gzip.compress(line("b", 8).encode())) == [("a", 7), ("b", 8)]
+
+
+def test_versions_that_are_not_known_to_be_old_count(server: SmallS3) -> None:
+    flags = {"a": (None, None), "b": (True, False), "c": (False, False), "d": (True, True), "e": (True, None)}
+    (row,) = rows(server)[:1]
+    table = pl.DataFrame([{**row, "key": f"p/{key}", "is_latest": of[0], "is_delete_marker": of[1]} for key, of in flags.items()])
+    file = io.BytesIO()
+    table.with_columns(pl.col("last_modified_date").dt.replace_time_zone("UTC"), e_tag=pl.lit(200_000 * "f")).write_parquet(file)
+    schema = PARQUET.replace("}", "optional boolean is_latest; optional boolean is_delete_marker; }")
+    assert [path for path, _ in listed(server, file.getvalue(), fileFormat="Parquet", fileSchema=schema)] == ["a", "b", "e"]
+
+
+def test_checksums_of_the_manifest(server: SmallS3) -> None:
+    def of(data: bytes, md5: str) -> list[tuple[str, int]]:
+        return listed(server, data, files=[{"key": "inv/runs/daily/data/1", "size": len(data), "MD5checksum": md5}])
+
+    text = (line("a") + line("b")).encode()
+    md5 = hashlib.md5(text, usedforsecurity=False).hexdigest()
+    assert of(text, md5) == of(text, md5.upper()) == [("a", 7), ("b", 7)]
+    with pytest.raises(InputError, match=r"data/1 is damaged, or not that of the manifest"):
+        of(line("a").encode(), md5)
+
+
+def test_an_old_inventory_is_named(server: SmallS3) -> None:
+    for days, old in ((8, False), (30, True)):
+        written = datetime.now(UTC) - timedelta(days=days)
+        text = gzip.compress(line("a").encode())
+        put(
+            server, "2026-11-20T01-00Z", {"1": text}, fileFormat="CSV", fileSchema=CSV,
+            creationTimestamp=str(int(written.timestamp() * 1000)),
+        )  # fmt: skip
+        source = open_objects("s3://runs/p")
+        assert [one.path for one in inventory.listing("s3://lists/inv/runs/daily", source)] == ["a"]
+        note = f"all objects written since {written:%Y-%m-%d}, the date of the inventory s3://lists/inv/runs/daily"
+        assert source.left_out == ([f"{note}; check that S3 still writes it"] if old else [])
+
+
+def test_a_full_disk(server: SmallS3, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inventory, "_SETTINGS", {**inventory._SETTINGS, "memory_limit": "8MB", "max_temp_directory_size": "0KB"})
+    text = "".join(line(f"{number * 7919 % 100_003}{200 * 'x'}") for number in range(100_000))
+    with pytest.raises(InputError, match=r"cannot be sorted in .*; free some space, or set TMPDIR"):
+        listed(server, text.encode())
+
+
 @pytest.mark.parametrize(
     ("manifest", "message"),
     [
@@ -145,6 +204,9 @@ def test_names_in_order_and_names_that_are_not_utf_8(server: SmallS3) -> None:
         ({"fileFormat": "CSV", "fileSchema": CSV, "files": [{"key": "empty.csv"}]}, "s3://runs/p/a has no size or date"),
         ({"fileFormat": "CSV", "fileSchema": CSV, "files": [{"key": "negative.csv"}]}, "s3://runs/p/a has no size or date"),
         ({"fileFormat": "CSV", "fileSchema": CSV, "files": [{"key": "packed.csv.gz"}]}, "packed.csv.gz cannot be read"),
+        ({"fileFormat": "CSV", "fileSchema": CSV, "files": [{"key": "short.csv"}]}, "short.csv cannot be read"),
+        ({"fileFormat": "CSV", "fileSchema": CSV, "files": [{"key": "latin.csv"}]}, "latin.csv cannot be read"),
+        ({"fileFormat": "CSV", "fileSchema": CSV, "files": [{"key": "../x"}]}, "a part . or .. in the name"),
         ({"fileFormat": "Parquet", "fileSchema": PARQUET, "files": [{"key": "damaged.csv"}]}, "damaged.csv cannot be read"),
     ],
 )
@@ -152,6 +214,8 @@ def test_inventories_that_cannot_be_used(server: SmallS3, manifest: dict[str, An
     server.buckets["lists"]["damaged.csv"] = b'"runs","p/a","v","true","false","seven","2026-11-20T06:00:00.000Z","0f","STANDARD"'
     server.buckets["lists"]["negative.csv"] = b'"runs","p/a","v","true","false","-7","2026-11-20T06:00:00.000Z","0f","STANDARD"'
     server.buckets["lists"]["empty.csv"] = b'"runs","p/a","v","true","false","","2026-11-20T06:00:00.000Z","0f","STANDARD"'
+    server.buckets["lists"]["short.csv"] = b'"runs","p/a","7"\n'
+    server.buckets["lists"]["latin.csv"] = line("\u00fc").encode("latin-1")
     server.buckets["lists"]["packed.csv.gz"] = gzip.compress(b"x" * 1000)[:-20]
     if manifest is not None:
         put(server, "2026-11-20T01-00Z", {}, **manifest)
