@@ -29,6 +29,7 @@ _ALONE: Final = 0.95  # share of a collective that is exposed if no computation 
 _READY_NS: Final = 10_000  # computation launched this long before the end of a collective was ready to run earlier
 _MOST_NAMED: Final = 50  # calls, longest exposed first, whose Python function is looked up
 _MOST_FOLLOWED: Final = 1000  # calls, longest exposed first, whose following computation is looked up
+_MATCHING: Final = ("kernels", "known", "shift_ns", "peer", "begin", "latest")  # columns that only find the waits
 
 _COMPUTATION: Final = """
     SELECT e.node, e.process, e.device, e.start_ns AS start, e.end_ns AS "end", e.correlation FROM device_run AS e
@@ -40,9 +41,9 @@ def exposed_calls(store: Store) -> pl.DataFrame:
     """Return the calls of :func:`matched_collectives` with their exposed time.
 
     Adds the columns of :func:`with_launchers`, ``duration``, ``exposed``; ``waiting`` and ``exposed_waiting``, null if fewer than two ranks
-    of the call are known; ``last``, the process that arrived last; ``fastest``, the shortest duration of equal calls of the process; and
-    ``next_start``, ``next_correlation``: the first computation after it; ``before_end``, the end of the last computation before it. Times
-    are in ns.
+    of the call are known; ``last``, the process that arrived last; ``fastest``, the shortest duration of equal calls of the process;
+    ``next_correlation``, that of the first computation after it; ``before_end``, the end of the last computation before it. The columns of
+    ``_MATCHING`` are left out. Times are in ns.
     """
     calls = matched_collectives(store)
     if calls.is_empty():
@@ -60,8 +61,12 @@ def exposed_calls(store: Store) -> pl.DataFrame:
         equal=pl.len().over("process", "operation", "bytes", "element_type", "group", "group_size"),
     )
     calls = calls.with_columns(waiting=pl.when(pl.col("latest").is_not_null()).then("waiting"))
-    parts = [_exposed(store, condition, calls) for condition in process_conditions(store)]
-    return with_launchers(store, pl.concat([part for part in parts if part.height]))
+    parts = []
+    for condition in process_conditions(store):
+        exposed = _exposed(store, condition, calls)
+        if exposed.height:
+            parts.append(with_launchers(store, exposed, condition))
+    return pl.concat(parts)
 
 
 def _exposed(store: Store, condition: str, calls: pl.DataFrame) -> pl.DataFrame:
@@ -79,7 +84,7 @@ def _exposed(store: Store, condition: str, calls: pl.DataFrame) -> pl.DataFrame:
         following, left_on="end", right_on="next_start", by=DEVICE, strategy="forward", check_sortedness=False
     )
     preceded = exposed.sort("start").join_asof(before, left_on="start", right_on="before_end", by=DEVICE, check_sortedness=False)
-    return preceded.sort("end")
+    return preceded.drop(_MATCHING, "next_start").sort("end")
 
 
 def exposed_rows(store: Store, calls: pl.DataFrame) -> tuple[ExposedCollective, ...]:
@@ -188,7 +193,7 @@ def lead(store: Store, calls: pl.DataFrame, processes: Sequence[int]) -> Lead | 
     top = groups.sort("together", "exposed", *LEAD, descending=[True, True, *(False for _ in LEAD)], nulls_last=True).head(1)
     top = top.drop("together")
     top_calls = calls.join(top.select(LEAD), on=LEAD, how="semi", nulls_equal=True)
-    known = top_calls.filter(pl.col("exposed_waiting").is_not_null())
+    known = top_calls.select("group", "last", "exposed", "exposed_waiting").drop_nulls("exposed_waiting")
     varied = top_calls.filter(pl.col("exposed_waiting").is_null(), pl.col("bytes").is_not_null(), pl.col("equal") >= _EQUAL_CALLS)
     exposed_ns = int(top_calls["exposed"].sum())
     sized = top_calls["bytes"].null_count() == 0
@@ -240,7 +245,7 @@ def _late(known: pl.DataFrame) -> pl.DataFrame:
 
 def _frame(store: Store, calls: pl.DataFrame) -> str | None:
     """Return the innermost program function around most of the longest launches."""
-    longest = calls.filter(pl.col("launch_ns").is_not_null(), pl.col("tid").is_not_null())
+    longest = calls.select("process", "tid", "launch_ns", "start", "exposed").drop_nulls(["launch_ns", "tid"])
     longest = longest.sort("exposed", "start", descending=[True, False]).head(_MOST_NAMED)
     if longest.is_empty() or "python" not in kinds(store, "host_event"):
         return None
@@ -263,7 +268,8 @@ def _frame(store: Store, calls: pl.DataFrame) -> str | None:
 
 def _held_up(store: Store, calls: pl.DataFrame) -> float:
     """Return the share of exposed time that waiting computation follows."""
-    longest = calls.sort("exposed", "start", descending=[True, False]).head(_MOST_FOLLOWED)
+    columns = ("process", "start", "end", "exposed", "next_correlation")  # sorting all would copy them
+    longest = calls.select(columns).sort("exposed", "start", descending=[True, False]).head(_MOST_FOLLOWED)
     numbers = longest["next_correlation"].drop_nulls().unique().to_list()
     total = int(longest["exposed"].sum())
     if not numbers or not total:

@@ -11,7 +11,7 @@ from typing import Final
 import polars as pl
 
 from ...ingest.store.store import Store
-from ..steps.part_ranges import part_ranges
+from ..steps.part_ranges import part_ranges_of
 from ..toolkit.contents import kinds
 from ..toolkit.intervals import length_inside, union
 
@@ -52,12 +52,13 @@ _IN_FORWARD: Final = ("broadcast",)  # what DDP's forward sends itself: buffers;
 
 _LAUNCHES: Final = """
     WITH kernel AS (
-        SELECT process, device, stream, start_ns, correlation FROM device_run WHERE communication
+        SELECT process, device, stream, start_ns, correlation FROM device_run AS e WHERE communication AND {condition}
     ), call AS (
-        SELECT h.process, h.correlation, arg_min(h.tid, h.start_ns) AS tid, min(h.start_ns) AS launch_ns,
-            arg_min(h.start_ns + h.duration_ns, h.start_ns) AS launch_end_ns, arg_min(n.text, h.start_ns) AS call
-        FROM host_event AS h JOIN name AS n ON n.id = h.name
-        WHERE h.kind IN ('launch', 'call') AND h.correlation IN (SELECT correlation FROM kernel) GROUP BY h.process, h.correlation
+        SELECT e.process, e.correlation, arg_min(e.tid, e.start_ns) AS tid, min(e.start_ns) AS launch_ns,
+            arg_min(e.start_ns + e.duration_ns, e.start_ns) AS launch_end_ns, arg_min(n.text, e.start_ns) AS call
+        FROM host_event AS e JOIN name AS n ON n.id = e.name
+        WHERE e.kind IN ('launch', 'call') AND e.correlation IN (SELECT correlation FROM kernel) AND {condition}
+        GROUP BY e.process, e.correlation
     )
     SELECT k.process, k.device, k.stream, k.start_ns AS start, c.tid, c.launch_ns, c.launch_end_ns,
         coalesce(contains(c.call, 'GraphLaunch'), false) AS graph
@@ -66,24 +67,27 @@ _LAUNCHES: Final = """
 """
 _RANGES: Final = """
     WITH named AS (SELECT id, {classes} FROM name)
-    SELECT a.process, a.tid, a.start_ns AS start, a.start_ns + a.duration_ns AS "end", n.* EXCLUDE (id)
-    FROM annotation AS a JOIN named AS n ON n.id = a.name WHERE a.side = 'host' AND a.duration_ns > 0 AND ({any_class})
+    SELECT e.process, e.tid, e.start_ns AS start, e.start_ns + e.duration_ns AS "end", n.* EXCLUDE (id)
+    FROM annotation AS e JOIN named AS n ON n.id = e.name WHERE e.side = 'host' AND e.duration_ns > 0 AND ({any_class}) AND {condition}
     UNION ALL
-    SELECT h.process, h.tid, h.start_ns, h.start_ns + h.duration_ns, n.* EXCLUDE (id)
-    FROM host_event AS h JOIN named AS n ON n.id = h.name WHERE h.kind IN ('operator', 'python') AND ({any_class})
+    SELECT e.process, e.tid, e.start_ns, e.start_ns + e.duration_ns, n.* EXCLUDE (id)
+    FROM host_event AS e JOIN named AS n ON n.id = e.name WHERE e.kind IN ('operator', 'python') AND ({any_class}) AND {condition}
 """
 
 
-def with_launchers(store: Store, calls: pl.DataFrame) -> pl.DataFrame:
+def with_launchers(store: Store, calls: pl.DataFrame, condition: str) -> pl.DataFrame:
     """Add ``launcher``, ``part``, ``launch_ns`` and ``launch_end_ns`` to ``calls``.
 
-    ``calls`` has the columns process, device, stream, ``start`` (of its first kernel), operation and group_description. ``part``: backward,
-    optimizer, forward, data loading; None if no range shows it. Times of the launch are None if it is not in the trace.
+    ``calls`` has the columns process, device, stream, ``start`` (of its first kernel), operation and group_description; they are of the
+    processes of ``condition``, one of :func:`.places.process_conditions`. ``part``: backward, optimizer, forward, data loading; None if
+    no range shows it. Times of the launch are None if it is not in the trace.
     """
-    launches = store.frame(_LAUNCHES)
-    known = calls.join(launches, on=["process", "device", "stream", "start"], how="left", maintain_order="left", nulls_equal=True)
+    kernels = calls.select("process", "device", "stream", "start")  # a join of all columns would copy them
+    launches = store.frame(_LAUNCHES.format(condition=condition))
+    of_calls = kernels.join(launches, on=kernels.columns, how="left", maintain_order="left", nulls_equal=True)
+    known = calls.hstack(of_calls.drop(kernels.columns))
     classes = {**_AROUND, **{f"in {part}": pattern for part, pattern in _PARTS.items()}}
-    inside = _inside(store, known, classes)
+    inside = _inside(store, known, classes, condition)
     flags = {name: pl.lit(inside[name]) for name in classes}
     operators = "operator" in kinds(store, "host_event")
     ddp_processes = _processes_with(store, _AROUND[_MODEL])
@@ -104,16 +108,16 @@ def with_launchers(store: Store, calls: pl.DataFrame) -> pl.DataFrame:
         (launched & operators, NCCL),
     ]
     launcher = pl.lit(None, pl.String)
-    for condition, name in reversed(cases):
-        launcher = pl.when(condition).then(pl.lit(name)).otherwise(launcher)
+    for evidence, name in reversed(cases):
+        launcher = pl.when(evidence).then(pl.lit(name)).otherwise(launcher)
     return known.with_columns(launcher=launcher, part=pl.lit(part)).drop("graph")
 
 
-def _inside(store: Store, calls: pl.DataFrame, classes: dict[str, str]) -> pl.DataFrame:
+def _inside(store: Store, calls: pl.DataFrame, classes: dict[str, str], condition: str) -> pl.DataFrame:
     """Return for each class whether a range of it surrounds the launch of each call."""
     columns = ", ".join(f'regexp_matches(text, ?) AS "{name}"' for name in classes)
     any_class = " OR ".join(f'n."{name}"' for name in classes)
-    ranges = store.frame(_RANGES.format(classes=columns, any_class=any_class), list(classes.values()))
+    ranges = store.frame(_RANGES.format(classes=columns, any_class=any_class, condition=condition), list(classes.values()))
     return pl.DataFrame({name: _surrounded(calls, ranges.filter(name), ["process", "tid"]) for name in classes})
 
 
@@ -132,7 +136,7 @@ def _part(store: Store, calls: pl.DataFrame, inside: pl.DataFrame) -> pl.Series:
     """Return the part of the step in which each call was launched.
 
     A range of the launching thread decides. Threads of the autograd engine belong to the backward pass of another thread."""
-    ranges = {part: rows for part, (_, rows) in part_ranges(store).items()}
+    ranges = {part: rows for part, (_, rows) in part_ranges_of(store, calls["process"].unique().to_list()).items()}
     part = pl.Series("part", [None] * calls.height, dtype=pl.String)
     for name, rows in sorted(ranges.items(), key=lambda item: _ORDER.index(item[0])):
         around = _surrounded(calls, rows, ["process", "tid"])

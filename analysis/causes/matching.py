@@ -64,10 +64,10 @@ def matched_clocks(store: Store) -> Clocks:
 
 @shared
 def _matches(store: Store) -> tuple[pl.DataFrame, Clocks]:
+    groups = process_groups(store)  # before the calls of a large run, which are not kept
     calls = collective_calls(store)
     if calls.is_empty():
         return calls.with_columns(**{name: pl.lit(None, kind) for name, kind in _ADDED.items()}).select(COLUMNS), Clocks({}, {}, None, ())
-    groups = process_groups(store)
     calls, others = _in_common_steps(store, _with_groups(calls, groups))
     calls = _by_ends(_by_order(calls))
     clocks = _clocks(store, calls)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import polars as pl
 
 from ...ingest.store.store import Store
 from ..toolkit.contents import communicates
-from ..toolkit.shared import shared
+from ..toolkit.shared import shared, shared_if_small
 
 # First match decides, on lower-case letters alone: "_allgather_base", "nccl:all_reduce", "ncclDevKernel_ReduceScatter_Sum_f32_RING_LL".
 _OPERATIONS: Final = (
@@ -95,12 +96,15 @@ CALLS: Final = {
 _SIZE: Final = ("operation", "element_type", "group_size", "assumed", "bytes")
 
 
-def communication_kernels(store: Store) -> pl.DataFrame:
+def communication_kernels(store: Store, columns: Sequence[str] = ()) -> pl.DataFrame:
     """Return every communication kernel with its collective, by process and time.
 
+    ``columns``: those that are needed; all, unless any are named.
     ``group_ranks`` is a number in :func:`rank_texts`: a job of 512 ranks records a text of kilobytes with each kernel. The rows of a large
     job are not kept in memory: what is needed of them more often is in :func:`collective_calls`."""
-    return store.frame(_KERNELS) if communicates(store) else pl.DataFrame(schema=_SCHEMA)
+    if not communicates(store):
+        return pl.DataFrame(schema=_SCHEMA).select(columns or pl.all())
+    return store.frame(f"SELECT {', '.join(columns)} FROM ({_KERNELS})" if columns else _KERNELS)
 
 
 @shared
@@ -130,7 +134,7 @@ def element_bytes(element_type: str | None) -> int | None:
     return _ELEMENT_BYTES.get(element_type.lower()) if element_type is not None else None
 
 
-@shared
+@shared_if_small
 def collective_calls(store: Store) -> pl.DataFrame:
     """Combine the kernels of each call of a collective by a rank, by process and time.
 

@@ -11,7 +11,6 @@ from ...ingest.store.store import Store
 from ..device.operators import ALL_WORK
 from ..report.framework import Framework, OperatorRow
 from ..report.rows import Share
-from ..steps.part_ranges import part_ranges
 from ..steps.parts import step_parts
 from ..toolkit.contents import communicates
 from ..toolkit.intervals import union_length
@@ -52,9 +51,8 @@ def framework(store: Store, attributed_work: pl.DataFrame | None = None) -> Fram
     framework timelines.
     """
     phases, processes = _phases(store)
-    ranges = part_ranges(store)
-    parts, windows_differ = step_parts(store, ranges)
-    named_phases = phases_and_parts(store, ranges)
+    parts, windows_differ = step_parts(store)
+    named_phases = phases_and_parts(store)
     times = operator_times(store, [phase.stretch for phase in named_phases])
     cpu = _rows(times.all.rename({"text": "name"}))
     by_operator, linked = _gpu_operators(store, attributed_work)

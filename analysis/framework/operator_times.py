@@ -74,9 +74,11 @@ def _batches(store: Store, events: str) -> Iterator[pl.DataFrame]:
 
 def _add(rows: pl.DataFrame, stretches: Sequence[Stretch], every: list[pl.DataFrame], inside: Sequence[list[pl.DataFrame]]) -> None:
     every.append(_summed(rows))
+    processes = rows["process"].unique().implode()
     for stretch, parts in zip(stretches, inside, strict=True):
         begin = rows.select(*stretch.by, "start", end=pl.col("start") + 1)
-        parts.append(_summed(rows.filter(length_inside(begin, stretch.times, stretch.by) > 0)))
+        times = stretch.times.filter(pl.col("process").is_in(processes))  # a null process has no times
+        parts.append(_summed(rows.filter(length_inside(begin, times, stretch.by) > 0)))
 
 
 def _summed(rows: pl.DataFrame) -> pl.DataFrame:

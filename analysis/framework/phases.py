@@ -10,7 +10,7 @@ import polars as pl
 
 from ...ingest.store.store import Store
 from ..report.framework import OperatorRow, PhaseMetrics
-from ..steps.part_ranges import Parts
+from ..steps.part_ranges import PARTS, part_ranges
 from ..toolkit.intervals import intersection, union, union_length
 from ..toolkit.shares import percent_of, shares
 from .operator_times import Stretch
@@ -25,7 +25,7 @@ class Phase(NamedTuple):
     stretch: Stretch
 
 
-def phases_and_parts(store: Store, parts: Parts) -> list[Phase]:
+def phases_and_parts(store: Store) -> list[Phase]:
     """Return the named phases of the steps (TRAIN, EVAL, ...) and the parts of a step.
 
     Operators of a phase are those that began in it; of a part, those on the thread of its ranges, without the ranges themselves.
@@ -34,14 +34,23 @@ def phases_and_parts(store: Store, parts: Parts) -> list[Phase]:
         SELECT phase AS name, process, host_start_ns AS start, host_start_ns + host_duration_ns AS "end" FROM step
         WHERE phase IS NOT NULL AND host_duration_ns > 0
     """)
+    steps_of = {str(name): rows for (name,), rows in steps.group_by("name", maintain_order=True)}
+    inside: list[tuple[str, str, int]] = []
+    together: dict[str, int] = {}
+    merged: dict[str, tuple[str, list[pl.DataFrame]]] = {}
+    for parts in part_ranges(store):
+        for part, (pattern, ranges) in parts.items():
+            inside += [(name, part, _length(intersection(ranges, rows, ["process"]))) for name, rows in steps_of.items()]
+            together[part] = together.get(part, 0) + _together(ranges)
+            merged.setdefault(part, (pattern, []))[1].append(union(ranges, ["process", "tid"]))
     phases = []
-    for (name,), rows in steps.group_by("name", maintain_order=True):
-        inside = [(part, _length(intersection(ranges, rows, ["process"])), 0) for part, (_, ranges) in parts.items()]
-        metrics = PhaseMetrics("phase", str(name), _together(rows), shares(one for one in inside if one[1]), ())
+    for name, rows in steps_of.items():
+        metrics = PhaseMetrics("phase", name, _together(rows), shares((part, ns, 0) for one, part, ns in inside if one == name and ns), ())
         phases.append(Phase(metrics, Stretch(("process",), union(rows, ["process"]), None)))
-    for part, (pattern, ranges) in parts.items():
-        metrics = PhaseMetrics("part", part, _together(ranges), (), ())
-        phases.append(Phase(metrics, Stretch(("process", "tid"), union(ranges, ["process", "tid"]), pattern)))
+    for part in PARTS:
+        if part in merged:
+            pattern, times = merged[part]
+            phases.append(Phase(PhaseMetrics("part", part, together[part], (), ()), Stretch(("process", "tid"), pl.concat(times), pattern)))
     return phases
 
 

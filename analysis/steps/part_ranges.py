@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import polars as pl
@@ -39,6 +39,8 @@ _PARTS: Final = {
     _LOADING: (r"^(DataLoaderIter|DataIterator)$", DATA_LOADING),
 }
 
+PARTS: Final = tuple(_PARTS)
+
 # A column for each part of ``_PARTS``: whether the range belongs to it.
 _RANGES: Final = f"""
     WITH named AS MATERIALIZED (
@@ -68,6 +70,11 @@ _RANGES: Final = f"""
     loads=", ".join(str(part == _LOADING).lower() for part in _PARTS),
 )
 
+_STEPS: Final = """
+    SELECT process, phase, host_start_ns AS step, host_start_ns + host_duration_ns AS step_end
+    FROM step WHERE host_duration_ns > 0 AND {}
+"""
+
 # Ranges and operators of each process: at least as many as it has ranges of parts.
 _COUNTS: Final = """
     SELECT process, sum(n)::BIGINT AS n FROM (
@@ -77,29 +84,43 @@ _COUNTS: Final = """
 """
 
 
-@shared
-def part_ranges(store: Store) -> Parts:
-    """Return the host ranges of the parts of a step that occur.
+def part_ranges(store: Store) -> Iterator[Parts]:
+    """Yield the host ranges of the parts of a step, some processes at a time.
 
-    Each ends at the latest with the step in which it began, and every load counts once.
+    Each ends at the latest with the step in which it began, and every load counts once. Those of a run of one group of processes are kept.
     """
+    return (part_ranges_of(store, group) for group in _groups(store))
+
+
+def part_ranges_of(store: Store, processes: Sequence[int | None]) -> Parts:
+    """Return the ranges of :func:`part_ranges` of some processes.
+
+    They are those of all processes if the run is one group."""
+    return _of_run(store) if len(_groups(store)) <= 1 else _named(_of_processes(store, processes))
+
+
+@shared
+def _groups(store: Store) -> list[list[int | None]]:
+    """Return the processes with ranges or operators, in groups that are read together."""
     if not store.has_rows("annotation") and kinds(store, "host_event").isdisjoint({"operator", "loader"}):
-        return {}
-    steps = store.frame("""
-        SELECT process, phase, host_start_ns AS step, host_start_ns + host_duration_ns AS step_end FROM step WHERE host_duration_ns > 0
-    """).sort("step")
+        return []
     counts: list[tuple[int | None, int]] = store.frame(_COUNTS).rows()
-    groups = batches(counts)
-    parts: dict[str, list[pl.DataFrame]] = {}
-    for processes in groups:
-        for part, rows in _of_processes(store, processes if len(groups) > 1 else None, steps).items():
-            parts.setdefault(part, []).append(rows)
-    return {part: (name, pl.concat(parts[part])) for part, (_, name) in _PARTS.items() if part in parts}
+    return batches(counts)
 
 
-def _of_processes(store: Store, processes: Sequence[int | None] | None, steps: pl.DataFrame) -> dict[str, pl.DataFrame]:
+@shared
+def _of_run(store: Store) -> Parts:
+    return _named(_of_processes(store, None)) if _groups(store) else {}
+
+
+def _named(ranges: Mapping[str, pl.DataFrame]) -> Parts:
+    return {part: (name, ranges[part]) for part, (_, name) in _PARTS.items() if part in ranges}
+
+
+def _of_processes(store: Store, processes: Sequence[int | None] | None) -> dict[str, pl.DataFrame]:
     """Return the ranges of some processes by part; None: of all."""
-    of_a, of_h = ("true" if processes is None else one_of(f"{alias}.process", processes) for alias in ("a", "h"))
+    of_a, of_h, of_step = ("true" if processes is None else one_of(f"{alias}process", processes) for alias in ("a.", "h.", ""))
+    steps = store.frame(_STEPS.format(of_step)).sort("step")
     sql = _RANGES.format(of_a=of_a, of_h=of_h)
     every = store.frame(sql, [pattern for patterns in _PARTS.values() for pattern in patterns])
     if every.is_empty():

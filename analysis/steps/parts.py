@@ -12,7 +12,7 @@ from ...ingest.store.store import Store
 from ..report.rows import Share
 from ..toolkit.intervals import union_length
 from ..toolkit.shares import shares
-from .part_ranges import Parts
+from .part_ranges import PARTS, part_ranges
 
 _UNLIKE: Final = 2
 # When profilers were on. A recording was on all the time, unless a configuration of profiling gave its parts windows.
@@ -24,15 +24,19 @@ _ON: Final = r"""
 """
 
 
-def step_parts(store: Store, ranges: Parts) -> tuple[tuple[Share, ...], str | None]:
+def step_parts(store: Store) -> tuple[tuple[Share, ...], str | None]:
     """Return the host time of each part of a step, and a remark on the shares.
 
     If a part was recorded in at least twice as many steps as another, ``percent`` is of the mean step, from the first to the last step in
     which the part was recorded, and the remark states this. A configuration of profiling can cause this by a window per part. A part that
     was recorded in all steps and occurs in few does not count as such.
     """
-    shares_of_parts = shares((part, int(union_length(rows, ["process"])["length"].sum()), len(rows)) for part, (_, rows) in ranges.items())
-    recorded = _steps(store, ranges)
+    shares_of_parts = shares(
+        (part, int(union_length(rows, ["process"])["length"].sum()), len(rows))
+        for ranges in part_ranges(store)
+        for part, (_, rows) in ranges.items()
+    )
+    recorded = _steps(store) if shares_of_parts else {}
     if len(recorded) < len(shares_of_parts) or not recorded:
         return shares_of_parts, None
     length = {part: last - first + 1 for part, (first, last) in recorded.items()}
@@ -44,21 +48,19 @@ def step_parts(store: Store, ranges: Parts) -> tuple[tuple[Share, ...], str | No
     return tuple(sorted(by_mean, key=lambda share: -share.percent)), _sentence(recorded)
 
 
-def _steps(store: Store, ranges: Parts) -> Mapping[str, tuple[int, int]]:
+def _steps(store: Store) -> Mapping[str, tuple[int, int]]:
     """Return the first and last number of the steps in which each part was recorded.
 
     These are the steps at whose time a range of the part began, or during which a recorder of such a range was on. Time between two steps
     belongs to the next one: the program may annotate a step without its loading.
     """
-    if not ranges:
-        return {}
     steps = store.frame("""
         SELECT process, "index" AS number, host_start_ns AS begin, host_start_ns + host_duration_ns AS stop FROM step
         WHERE "index" IS NOT NULL AND host_duration_ns > 0
     """).sort("stop")
     on = _on(store, steps)
-    windows = {}
-    for part, (_, rows) in ranges.items():
+    windows: dict[str, list[tuple[int, int]]] = {}
+    for part, rows in ((part, rows) for ranges in part_ranges(store) for part, (_, rows) in ranges.items()):
         begun = rows.select("process", "start").sort("start")
         inside = begun.join_asof(
             steps, left_on="start", right_on="stop", by="process", strategy="forward", allow_exact_matches=False, check_sortedness=False
@@ -67,8 +69,8 @@ def _steps(store: Store, ranges: Parts) -> Mapping[str, tuple[int, int]]:
             continue
         held = [window for (process,), own in begun.group_by("process") for window in _holding(on, process, own["start"])]
         first, last = inside.select(pl.col("number").min(), last=pl.col("number").max()).row(0)
-        windows[part] = min([first, *(low for low, _ in held)]), max([last, *(high for _, high in held)])
-    return windows
+        windows.setdefault(part, []).extend([(first, last), *held])
+    return {part: (min(low for low, _ in windows[part]), max(high for _, high in windows[part])) for part in PARTS if part in windows}
 
 
 def _on(store: Store, steps: pl.DataFrame) -> pl.DataFrame:

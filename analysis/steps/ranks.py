@@ -73,7 +73,7 @@ def rank_comparison(
     compared = compared_steps(ranked_steps(data, times), limit, roles, alone=True)
     if compared.is_empty():
         return RankComparison(threshold_percent=limit, absent=no_device_steps(store) if times.is_empty() else _NO_STEPS)
-    kernels = communication_kernels(store).select("process", "device", "start", "duration", *_GROUP)
+    kernels = communication_kernels(store, ("process", "device", "start", "duration", *_GROUP))
     in_groups, labels = _in_groups(compared, kernels, rank_texts(store), numbers)
     waits = _waits(compared.with_columns(group=pl.lit(0, pl.Int64)) if in_groups.is_empty() else in_groups)
     judged = ranks_over_steps(data.places, compared)

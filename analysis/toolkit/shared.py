@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import update_wrapper
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar
 
 from ...ingest.store.store import Store
 
+if TYPE_CHECKING:
+    import polars as pl
+
 P = ParamSpec("P")
 T = TypeVar("T")
+
+_KEPT_ROWS: Final = 250_000
 
 
 def shared(analysis: Callable[Concatenate[Store, P], T]) -> Callable[Concatenate[Store, P], T]:
@@ -22,10 +27,29 @@ def shared(analysis: Callable[Concatenate[Store, P], T]) -> Callable[Concatenate
         answers = store.answers
         if answers is None:
             return analysis(store, *args, **kwargs)
-        key = (analysis, args, *sorted(kwargs.items()))
+        key = _key(analysis, args, kwargs)
         if key not in answers:
             answers[key] = analysis(store, *args, **kwargs)
         result: T = answers[key]
         return result
 
     return update_wrapper(once, analysis)
+
+
+def shared_if_small(analysis: Callable[Concatenate[Store, P], pl.DataFrame]) -> Callable[Concatenate[Store, P], pl.DataFrame]:
+    """Compute a frame once, as :func:`shared`, but do not keep a large one.
+
+    Its memory would be worth more than the time to compute it again."""
+    kept = shared(analysis)
+
+    def once(store: Store, /, *args: P.args, **kwargs: P.kwargs) -> pl.DataFrame:
+        rows = kept(store, *args, **kwargs)
+        if store.answers is not None and rows.height > _KEPT_ROWS:
+            del store.answers[_key(analysis, args, kwargs)]
+        return rows
+
+    return update_wrapper(once, analysis)
+
+
+def _key(analysis: object, args: tuple[object, ...], kwargs: dict[str, object]) -> tuple[object, ...]:
+    return (analysis, args, *sorted(kwargs.items()))

@@ -13,7 +13,7 @@ from postrun.analysis.steps import claims
 from postrun.analysis.timeline import reduction
 from postrun.analysis.timeline.build import timeline
 from postrun.analysis.timeline.model import Timeline
-from postrun.analysis.toolkit import places
+from postrun.analysis.toolkit import places, shared
 from postrun.ingest import ingest
 from postrun.ingest.derive import steps
 from postrun.simulate import write_demo
@@ -40,6 +40,7 @@ def test_each_process_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(claims, "_ROWS_AT_ONCE", 500)
     monkeypatch.setattr(reduction, "AT_ONCE", 4_000)
     monkeypatch.setattr(steps, "_BLOCK", 200)
+    monkeypatch.setattr(shared, "_KEPT_ROWS", 0)
     apart, apart_drawn = analyzed(tmp_path / "demo")
     assert apart.to_json() == report.to_json()
     for column in ("track", "start_ns", "duration_ns", "name", "lane", "partner", "detail", "correlation", "step"):
