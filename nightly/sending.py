@@ -43,7 +43,8 @@ class Sender:
         ``rows``, ``regressions``: of this night."""
         out = self.addresses.out
         actions = notify.actions(self.rules, rows, regressions, self.patterns, self.rows)
-        mine = outbox.new(out, claims, [notify.entry(action) for action in actions])  # first: a night that is killed loses none
+        ended = sorted({row.night for row in rows if row.night is not None} - {claims.night})
+        mine = outbox.new(out, claims, [notify.entry(action) for action in actions], ended)  # first: a night that is killed loses none
         for box in outbox.left(out, claims):
             with outbox.opened(box, claims):
                 self._earlier(box)

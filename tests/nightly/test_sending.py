@@ -143,6 +143,30 @@ def test_a_night_that_is_killed_between_two_messages_repeats_none(out: Objects, 
     assert list(out.list()) == []
 
 
+def test_nights_that_are_killed_one_after_the_other_send_each_message_once(out: Objects, server: Server) -> None:
+    # The first is killed before it writes its messages, the second while it sends those of both.
+    with pytest.raises(KeyboardInterrupt), Claims(out) as first, announcing(first, True):
+        raise KeyboardInterrupt
+    rows = [row("a", night=first.night)]
+    server.down = lambda action: KeyboardInterrupt()
+
+    def take_over() -> None:
+        with Claims(out) as second, announcing(second, True), of_ended_nights(out, second) as ended:
+            assert ended == {first.night}
+            rows.append(row("b", night=second.night))
+            with sender(out, rules("jira:PERF"), rows) as messages:
+                messages.night(second, rows, ())
+
+    with pytest.raises(KeyboardInterrupt):
+        take_over()
+    server.down = lambda action: None
+    with Claims(out) as third, of_ended_nights(out, third) as ended:
+        assert ended == frozenset()  # all messages are in the outbox of the second
+    send(out, rules("jira:PERF"), [], rows)
+    assert [run for _, run in server.arrived] == ["a", "b"]
+    assert list(out.list()) == []
+
+
 def test_an_outbox_that_another_night_sends_is_left_alone(out: Objects, server: Server) -> None:
     rows = [row(name) for name in "ab"]
     during: list[list[dict[str, str]]] = []
