@@ -21,6 +21,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -333,17 +334,19 @@ def send(
     settings: ticket_settings.Settings | None = None,
     options: Options | None = None,
     link: str | None = None,
+    alone: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> tuple[str, str]:
     """Send an action; return the outcome and the ticket.
 
-    ``read_file``: reads below the output."""
+    ``read_file``: reads below the output. ``alone``: keeps other nights from looking for a ticket, and opening one, at the same time."""
     known = settings or ticket_settings.load()
     options = options or Options(ca_bundle=known.environment.get(ticket_settings.CA_BUNDLE) or None)
     message = replace(_full(action, read_file), link=link, title=action.title.removeprefix("postrun: "))
     files = [_file(action, kind, read_file) for kind in action.files]
     opened, number, delivered = "", "", delivery(action.target, known, options)
     if isinstance(delivered, Tracker) and action.target.ticket is None:
-        number, new = _ticket(delivered, action)
+        with alone():
+            number, new = _ticket(delivered, action)
         delivered.target = replace(action.target, ticket=number)
         opened = f"opened {number}, " if new else f"{number}: "
     outcome = delivered.deliver(message, files)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, Final
@@ -72,12 +72,17 @@ def opened(box: Outbox, claims: Claims) -> Iterator[Outbox]:
         box.out.delete(box.path)
 
 
-def new(out: Objects, claims: Claims, entries: Sequence[Entry]) -> Outbox:
-    """Return the outbox of this night, which is written if it has messages."""
+def new(out: Objects, claims: Claims, entries: Sequence[Entry], ended: Iterable[str] = ()) -> Outbox:
+    """Return the outbox of this night, which is written if it has messages.
+
+    ``ended``: nights whose runs are among those of the messages. The outbox announces them from then, so their claims go: if this night is
+    killed while it sends, the next one must not announce them again."""
     box = Outbox(out, claims.night, list(entries))
     if entries:
         claims.take(_claim(claims.night))
         box.write()
+        for night in ended:
+            claims.give_back(_claim(night))
     return box
 
 

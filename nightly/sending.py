@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from ..analysis.toolkit.wording import plural
 from ..errors import PostrunError
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from .event_log import EventLog
     from .history import Finding
     from .model import Row
+
+_TICKETS_CLAIM: Final = f"{outbox.FOLDER}/tickets.claim.json"
 
 
 @dataclass(slots=True)
@@ -43,16 +46,17 @@ class Sender:
         ``rows``, ``regressions``: of this night."""
         out = self.addresses.out
         actions = notify.actions(self.rules, rows, regressions, self.patterns, self.rows)
-        mine = outbox.new(out, claims, [notify.entry(action) for action in actions])  # first: a night that is killed loses none
+        ended = sorted({row.night for row in rows if row.night is not None} - {claims.night})
+        mine = outbox.new(out, claims, [notify.entry(action) for action in actions], ended)  # first: a night that is killed loses none
         for box in outbox.left(out, claims):
             with outbox.opened(box, claims):
-                self._earlier(box)
+                self._earlier(box, claims)
         with outbox.opened(mine, claims):
             for action, entry in zip(actions, list(mine.entries), strict=True):
-                self._send(action, mine, entry)
+                self._send(action, mine, entry, claims)
         return self.sent
 
-    def _earlier(self, box: outbox.Outbox) -> None:
+    def _earlier(self, box: outbox.Outbox, claims: Claims) -> None:
         file = box.out.place(box.path)
         if box.damaged:
             self.warn(f"{file}: not as postrun nightly writes it, so the messages in it are not sent; remove it")
@@ -65,17 +69,18 @@ class Sender:
                 self.warn(f"{entry.rule}: {entry.run}: not sent, because the run is not in the index anymore")
                 self._noted(box, entry)
             else:
-                self._send(action, box, entry)
+                self._send(action, box, entry, claims)
         if rest := sum(entry.rule not in names for entry in box.entries):
             self.warn(f"{file}: {plural(rest, 'message')} of rules that are not in this file; give their file, or remove this one")
 
-    def _send(self, action: notify.Action, box: outbox.Outbox, entry: outbox.Entry) -> None:
+    def _send(self, action: notify.Action, box: outbox.Outbox, entry: outbox.Entry, claims: Claims) -> None:
         link, ticket, result = None, "", {"rule": action.rule, "to": action.target.text, "run": action.message.run}
         try:
             if action.target.server in self.unreachable:
                 raise TicketError("not sent, because the server did not answer the previous message")
             link = None if action.row is None else self.addresses.of_ticket(action.row)
-            result["outcome"], ticket = notify.send(action, self.addresses.out.read, link=link)
+            alone = partial(claims.alone, _TICKETS_CLAIM)
+            result["outcome"], ticket = notify.send(action, self.addresses.out.read, link=link, alone=alone)
         except (PostrunError, OSError) as error:
             if isinstance(error, UnreachableError):
                 self.unreachable.add(action.target.server)

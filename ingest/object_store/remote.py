@@ -182,20 +182,28 @@ class Stored(Objects):
         import obstore
 
         offset = self._base + after if after and not problem(self._base + after) else None
+        # Only a listing in order can continue behind a name. Any other begins again, so its pages are repeated by obstore first.
+        store = self._to.once if self._to.ordered else self._to.patient
+        seen = set[str]()
         waits = Waits()
         while True:
             try:
-                pages = iter(obstore.list(self._to.once, folder or None, offset=offset, chunk_size=1000))
+                pages = iter(obstore.list(store, folder or None, offset=offset, chunk_size=1000))
                 while page := self._send(lambda pages=pages: next(pages, None)):  # type: ignore[misc]
+                    before = len(seen)
                     for meta in page:
-                        if meta["path"].startswith(self._base):
-                            yield _info(meta["path"].removeprefix(self._base), meta)
+                        path = meta["path"].removeprefix(self._base)
+                        if meta["path"].startswith(self._base) and path not in seen:
+                            yield _info(path, meta)
                         if self._to.ordered:
                             offset = meta["path"]
-                    waits = Waits()
+                        else:
+                            seen.add(path)
+                    if self._to.ordered or len(seen) > before:
+                        waits = Waits()
                 return
             except Exception as error:
-                if not self._to.ordered or not waits.again(trouble_of(error)):
+                if not waits.again(trouble_of(error)):
                     raise self._failed(error, self.url) from None
 
     def head(self, path: str) -> ObjectInfo | None:

@@ -282,7 +282,7 @@ def test_tickets_of_the_runs_of_this_night(source: Path, tmp_path: Path, monkeyp
 
     sent = []
 
-    def send(action: Any, read_file: Any, *, link: str | None = None) -> tuple[str, str]:
+    def send(action: Any, read_file: Any, *, link: str | None, alone: object) -> tuple[str, str]:
         assert json.loads(read_file(f"{action.row.folder}/report.json"))["rules"]
         sent.append((action.rule, action.message.key.split("/")[1], link))
         if len(sent) == 1:

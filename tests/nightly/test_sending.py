@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from postrun.nightly.model import Row
 from postrun.nightly.sending import Sender
 from postrun.nightly.unannounced import announcing, of_ended_nights
 from postrun.tickets.http import HttpError, UnreachableError
+from ticket_fakes import FakeJira
 
 
 def row(name: str, **more: Any) -> Row:
@@ -41,7 +43,7 @@ class Server:
         self.keys: list[str] = []
         self.down: Callable[[notify.Action], BaseException | None] = lambda action: None
 
-    def send(self, action: notify.Action, read: Any, *, link: str | None) -> tuple[str, str]:
+    def send(self, action: notify.Action, read: Any, *, link: str | None, alone: object) -> tuple[str, str]:
         if (error := self.down(action)) is not None:
             raise error
         self.arrived.append((action.rule, action.message.run))
@@ -143,6 +145,30 @@ def test_a_night_that_is_killed_between_two_messages_repeats_none(out: Objects, 
     assert list(out.list()) == []
 
 
+def test_nights_that_are_killed_one_after_the_other_send_each_message_once(out: Objects, server: Server) -> None:
+    # The first is killed before it writes its messages, the second while it sends those of both.
+    with pytest.raises(KeyboardInterrupt), Claims(out) as first, announcing(first, True):
+        raise KeyboardInterrupt
+    rows = [row("a", night=first.night)]
+    server.down = lambda action: KeyboardInterrupt()
+
+    def take_over() -> None:
+        with Claims(out) as second, announcing(second, True), of_ended_nights(out, second) as ended:
+            assert ended == {first.night}
+            rows.append(row("b", night=second.night))
+            with sender(out, rules("jira:PERF"), rows) as messages:
+                messages.night(second, rows, ())
+
+    with pytest.raises(KeyboardInterrupt):
+        take_over()
+    server.down = lambda action: None
+    with Claims(out) as third, of_ended_nights(out, third) as ended:
+        assert ended == frozenset()  # all messages are in the outbox of the second
+    send(out, rules("jira:PERF"), [], rows)
+    assert [run for _, run in server.arrived] == ["a", "b"]
+    assert list(out.list()) == []
+
+
 def test_an_outbox_that_another_night_sends_is_left_alone(out: Objects, server: Server) -> None:
     rows = [row(name) for name in "ab"]
     during: list[list[dict[str, str]]] = []
@@ -238,7 +264,7 @@ def test_links_of_a_night_are_not_logged(out: Objects, tmp_path: Path, monkeypat
     """A presigned link opens the report for everyone, also one that a server repeats."""
     links: list[str] = []
 
-    def send(action: Any, read: Any, *, link: str) -> tuple[str, str]:
+    def send(action: Any, read: Any, *, link: str, alone: object) -> tuple[str, str]:
         links.append(link)
         if len(links) == 2:
             raise PostrunError(f"the server refuses it (422: {link} is too long)")
@@ -264,7 +290,7 @@ def test_a_server_that_does_not_answer_gets_one_message(out: Objects, monkeypatc
     """Five tries of a minute each for all tickets of a night would take hours."""
     tried = []
 
-    def send(action: Any, read: Any, *, link: str) -> tuple[str, str]:
+    def send(action: Any, read: Any, *, link: str, alone: object) -> tuple[str, str]:
         tried.append(action.target.text)
         if action.target.kind == "gitea":
             raise UnreachableError("no answer within 60 s; tried 5 times")
@@ -278,3 +304,34 @@ def test_a_server_that_does_not_answer_gets_one_message(out: Objects, monkeypatc
     assert tried == ["gitea:o/r", "jira:PERF", "jira:PERF", targets[3]]
     assert len(sent) == 2 * len(targets)
     assert sum("did not answer the previous message" in one["error"] for one in sent) == 4
+
+
+def test_two_nights_open_one_ticket_for_a_family(out: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
+    both_look = threading.Barrier(2)
+
+    class Slow(FakeJira):
+        def answer(self, request: Any) -> tuple[int, Any, dict[str, str]]:
+            result = super().answer(request)
+            if "search" in request.path:
+                with suppress(threading.BrokenBarrierError):
+                    both_look.wait(1)
+            return result
+
+    def night(name: str) -> None:
+        rows = [replace(row(name), state="failed", reason="cut off")]
+        with Claims(out) as claims, sender(out, rules("jira:PROJ", failed=True, per="family", attach=[]), rows) as messages:
+            outcomes.extend(messages.night(claims, rows, ()))
+
+    outcomes = list[dict[str, str]]()
+    with Slow().serving() as fake:
+        for setting, value in (("URL", fake.url), ("TOKEN", fake.token), ("USER", "me@example.org")):
+            monkeypatch.setenv(f"POSTRUN_JIRA_{setting}", value)
+        before = len(fake.issues)
+        threads = [threading.Thread(target=night, args=(name,)) for name in ("gpt-1", "gpt-2")]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(fake.issues) == before + 1, outcomes
+    assert sorted("opened" in one["outcome"] for one in outcomes) == [False, True]
+    assert list(out.list()) == []

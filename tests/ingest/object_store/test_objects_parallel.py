@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from postrun.ingest.object_store import division, remote
+from faulty_proxy import faulty_proxy
+from postrun.ingest.object_store import division, remote, tries
 from postrun.ingest.object_store.objects import Objects
 from postrun.ingest.object_store.open import open_objects
 from small_azure import small_azure
@@ -70,3 +72,15 @@ def test_listings_that_are_not_divided(kind: str, names: list[str], monkeypatch:
         assert [one.path for one in source.list()] == sorted(names)
         assert not [query for query in listed if "delimiter" in query and query["prefix"] != "p/"]
         assert len([query for query in listed if "delimiter" not in query]) == -(-len(names) // 1000)
+
+
+def test_a_page_of_azure_that_fails_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its listings cannot continue behind a name, so a cut one begins again."""
+    monkeypatch.setattr(tries, "FIRST_WAIT_S", 0.01)
+    names = [f"a/{number:04}" for number in range(2500)]
+    with store("az", names, monkeypatch) as (_, listed), faulty_proxy(os.environ["AZURE_STORAGE_ENDPOINT"]) as proxy:
+        monkeypatch.setenv("AZURE_STORAGE_ENDPOINT", proxy.endpoint)
+        proxy.next_faults = ["", "503", "", "half a body", "half a body", "", "half a body"]
+        assert [one.path for one in open_objects("az://bucket/p").list()] == names
+    assert (proxy.seen["503"], proxy.seen["half a body"]) == (1, 3)
+    assert len(listed) > 3
