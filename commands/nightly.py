@@ -145,7 +145,8 @@ NIGHT_OPTIONS = [
             help="Read the files of a larger run in several tasks, and combine their results."),
     *COMPARISON,
     option("--new-issue-history", type=Number(1, 50), default=3, show_default=True, metavar="RUNS",
-            help="An issue is new if its rule passed in this many earlier comparable runs."),
+            help="An issue is new if its rule passed in this many earlier comparable runs; a regression alarms again after"
+            " this many without one."),
     option("--fail-on", type=click.UNPROCESSED, callback=fail_on_words, metavar="LIST",
             help="Exit with code 3 if a run of this night has any of: issues (any rule), error (a rule or the report failed), regression, "
             "names of rules."),

@@ -102,7 +102,7 @@ class Book:
     ) -> Index | None:
         """Write the index once; None if another night has written one meanwhile.
 
-        ``new`` receives the regressions that the table has and the one before it did not have."""
+        ``new`` receives the regressions to announce."""
         now = time.time_ns()
         indexed = dict(known.rows) | dict(over)
         noted_ns = {run_id: now for run_id in over if run_id not in known.rows}
@@ -117,10 +117,10 @@ class Book:
         plain = plain_table(rows, versions, [noted_ns.get(row.id) for row in rows], self.settings)
         changes = news(known.kept, known.rows, plain, self.settings, turn)
         full, past = with_history(plain, self.settings, [*new.values(), *changes.regressions])
-        data = table.encoded(full, changes.waiting, changes.first_report_ns)
+        data = table.encoded(full, changes.waiting, changes.first_report_ns, changes.episodes)
         if not out.replace(PARQUET, data, known.kept.etag):
             return None
-        new |= {(one.id, one.metric): one for one in changes.regressions}
+        new |= {(one.id, one.metric): one for one in changes.alarms}
         generated = self.generated_at_ns if self.generated_at_ns is not None else now
         title = reasons.last_part(out.url) if self.redact else out.url
         index = index_of(rows, full, past, self.settings, title, generated, self.base_url, tuple(new.values()))

@@ -17,7 +17,7 @@ FEW_ALONE: Final = 3  # that are alone in their family, at which a note says tha
 class Index:
     """The data of index.json and the page. ``rows``: the newest, newest first; ``failed``: of all runs. ``added``: the columns ADDED, by
     id. ``alone``: of all runs, those whose family has no other run. ``base_url``: template of addresses (addresses.py); None: relative.
-    ``new``: the regressions that the index before it did not have (news.py)."""
+    ``new``: the regressions that alarm (news.py)."""
 
     generated_at_ns: int
     version: str
