@@ -262,17 +262,20 @@ def _nightly(log: EventLog, source: str, quiet: bool, verbose: bool, as_json: bo
         notes = chain.from_iterable(of_night)
     for line in notes:
         echo_line(f"note: {line}", err=True)
-    unsent = any("error" in one for one in sent)
-    if unsent:
+    unsent = [one for one in sent if "error" in one]
+    if any("given_up" not in one for one in unsent):
         echo("postrun: the next call with --attach sends what could not be sent; --index-only sends it without reports", err=True)
     code = 3 if matched else 1 if unsent or result.night.stopped is not None else 0
     if options["metrics"] is not None:
-        from ..nightly import prometheus
+        from ..nightly import outbox, prometheus
 
         due = sum(decision.due for decision in result.night.decisions)
-        complete = not options["index_only"] and due <= (wanted.limit or due) and not result.night.source_is_empty
-        ended = prometheus.Ended(result, rows, regressed, code, log.seconds, time.time(), complete)
+        complete = due <= (wanted.limit or due) and not result.night.source_is_empty
+        given_up = sum("given_up" in one for one in sent)
         try:
+            waiting = outbox.waiting(out)
+            is_night = not options["index_only"]
+            ended = prometheus.Ended(result, rows, regressed, code, log.seconds, time.time(), complete, waiting, given_up, is_night)
             prometheus.write(options["metrics"], ended, displayed_out)
         except PostrunError as error:
             echo(f"postrun: {error}", err=True)

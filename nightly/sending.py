@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..analysis.toolkit.wording import plural
 from ..errors import PostrunError
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 @dataclass(slots=True)
 class Sender:
     """``tell`` receives a line for each message that is sent, ``warn`` one for each problem. ``rows``: of all runs in the index. ``sent``:
-    the outcome of each message, or its error. A server that does not answer gets one message, so that no night waits minutes for each
-    other one."""
+    the outcome of each message, or its error; if it is given up, also its lines. A server that does not answer gets one message, so that no
+    night waits minutes for each other one."""
 
     rules: Sequence[notify.Rule]
     addresses: Addresses
@@ -34,10 +34,10 @@ class Sender:
     tell: Callable[[str], None]
     warn: Callable[[str], None]
     log: EventLog
-    sent: list[dict[str, str]] = field(default_factory=list)
+    sent: list[dict[str, Any]] = field(default_factory=list)
     unreachable: set[str] = field(default_factory=set)
 
-    def night(self, claims: Claims, rows: Sequence[Row], regressions: Sequence[Finding]) -> list[dict[str, str]]:
+    def night(self, claims: Claims, rows: Sequence[Row], regressions: Sequence[Finding]) -> list[dict[str, Any]]:
         """Send the messages of earlier nights, then those of this night.
 
         ``rows``, ``regressions``: of this night."""
@@ -70,7 +70,8 @@ class Sender:
             self.warn(f"{file}: {plural(rest, 'message')} of rules that are not in this file; give their file, or remove this one")
 
     def _send(self, action: notify.Action, box: outbox.Outbox, entry: outbox.Entry) -> None:
-        link, ticket, result = None, "", {"rule": action.rule, "to": action.target.text, "run": action.message.run}
+        link, ticket = None, ""
+        result: dict[str, Any] = {"rule": action.rule, "to": action.target.text, "run": action.message.run}
         try:
             if action.target.server in self.unreachable:
                 raise TicketError("not sent, because the server did not answer the previous message")
@@ -81,7 +82,11 @@ class Sender:
                 self.unreachable.add(action.target.server)
             signature = (link or "").partition("?")[2]  # a server may repeat what it refuses
             result["error"] = str(error).replace(signature, "***") if signature else str(error)
-            self.warn(f"{action.rule}: {action.target.text}: {action.message.run}: {result['error']}")
+            line = f"{action.rule}: {action.target.text}: {action.message.run}: {result['error']}"
+            if box.gives_up:
+                result["given_up"] = list(action.message.lines)
+                line += f"; given up after {outbox.DAYS} days. The message was: {'; '.join(action.message.lines)}"
+            self.warn(line)
         else:
             self._noted(box, entry)
             if action.row is not None:
@@ -89,12 +94,14 @@ class Sender:
             self.tell(result["outcome"])
         self.sent.append(result)
         self.log.ticket(result)
+        if "given_up" in result:  # last: a night that is killed repeats this rather than loses it
+            self._noted(box, entry)
 
     def _noted(self, box: outbox.Outbox, entry: outbox.Entry) -> None:
         try:
             box.remove(entry)
         except (PostrunError, OSError) as error:
-            self.warn(f"{entry.rule}: sent, but this could not be noted, so the next night sends it again: {error}")
+            self.warn(f"{entry.rule}: done, but this could not be noted, so the next night tries it again: {error}")
 
     def _recorded(self, row: Row, ticket: str) -> None:
         try:

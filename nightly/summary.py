@@ -194,7 +194,7 @@ def regression_line(finding: Finding) -> str:
     return f"regression of {finding.family} in {finding.id}: {finding.text}"
 
 
-def summary(result: Result, out: Objects, regressions: Sequence[Finding], tickets: Sequence[Mapping[str, str]]) -> dict[str, Any]:
+def summary(result: Result, out: Objects, regressions: Sequence[Finding], tickets: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return what --json prints. ``tickets``: what --attach did, or could not do."""
     night = result.night
     return {
