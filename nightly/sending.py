@@ -71,7 +71,8 @@ class Sender:
 
     def _send(self, action: notify.Action, box: outbox.Outbox, entry: outbox.Entry) -> None:
         link, ticket = None, ""
-        result: dict[str, Any] = {"rule": action.rule, "to": action.target.text, "run": action.message.run}
+        about = {"runs": action.number} if action.run is None else {"run": action.run}
+        result: dict[str, Any] = {"rule": action.rule, "to": action.target.text, **about}
         try:
             if action.target.server in self.unreachable:
                 raise TicketError("not sent, because the server did not answer the previous message")
@@ -82,7 +83,7 @@ class Sender:
                 self.unreachable.add(action.target.server)
             signature = (link or "").partition("?")[2]  # a server may repeat what it refuses
             result["error"] = str(error).replace(signature, "***") if signature else str(error)
-            line = f"{action.rule}: {action.target.text}: {action.message.run}: {result['error']}"
+            line = f"{action.rule}: {action.target.text}: {action.run or action.message.run}: {result['error']}"
             if box.gives_up:
                 result["given_up"] = list(action.message.lines)
                 line += f"; given up after {outbox.DAYS} days. The message was: {'; '.join(action.message.lines)}"

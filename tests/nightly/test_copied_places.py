@@ -69,7 +69,7 @@ def test_a_report_of_an_earlier_version_is_that_of_its_run(source: Path, tmp_pat
 
 
 def test_an_object_that_is_replaced_with_one_of_its_size_and_time_is_a_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The ETags of the listing show it; the server gives all objects one time of writing."""
+    """The ETags of the listing show it; all objects have one time of writing."""
     keys = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s", "AWS_REGION": "eu-west-1", "AWS_SHARED_CREDENTIALS_FILE": "/dev/null"}
     with small_s3("runs") as server:
         clean_environment(monkeypatch, {**keys, "AWS_ENDPOINT_URL": server.endpoint})

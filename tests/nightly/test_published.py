@@ -49,7 +49,7 @@ def test_redacted_failures_contain_no_folder_or_host(source: Path, tmp_path: Pat
     assert [one["id"] for one in data["failed"]] == ["bad"]
     written = everything(tmp_path / "reports")
     assert "<title>reports: postrun nightly reports</title>" in written
-    assert data["failed"][0]["reason"].startswith("bad: ")
+    assert data["failed"][0]["reason"].startswith("nothing usable found")
     for secret in (str(tmp_path), "with blank", tmp_path.name, HOST):
         assert secret not in written, secret
         assert secret not in data["failed"][0]["reason"]
@@ -73,7 +73,7 @@ def test_a_redacted_traceback_contains_no_folder(source: Path, tmp_path: Path, m
 def test_without_redaction_reasons_are_relative_to_the_source(source: Path, tmp_path: Path) -> None:
     data = told(source, "-o", tmp_path / "reports", *OPTIONS)
     assert str(source) not in data["failed"][0]["reason"]
-    assert data["failed"][0]["reason"].startswith("bad: ")
+    assert data["failed"][0]["reason"].startswith("nothing usable found")
     assert f"<title>{tmp_path / 'reports'}: postrun nightly reports</title>" in (tmp_path / "reports/index.html").read_text()
 
 
@@ -81,6 +81,22 @@ def test_only_whole_paths_are_made_relative() -> None:
     assert reasons.relative("/d/a: /d/a/x, /d/ab/x, /e/d/a/x, '/d/a/y'", "/d/a") == "/d/a: x, /d/ab/x, /e/d/a/x, 'y'"
     assert reasons.relative("s3://b/a/x", "s3://b/a") == "s3://b/a/x"
     assert reasons.relative("/x", "/") == "/x"
+
+
+@pytest.mark.parametrize(
+    ("reason", "run_id", "source", "expected"),
+    [
+        ("a/b: cut off", "a/b", "/d", "cut off"),
+        ("s3://bucket/runs/a/b: a/b: cut off", "a/b", "s3://bucket/runs/", "a/b: cut off"),
+        ("/d: cut off", ".", "/d", "cut off"),
+        ("d: cut off", ".", "/x/d", "cut off"),  # with --redact
+        ("a/b/x.json: cut off", "a/b", "/d", "a/b/x.json: cut off"),
+        ("ca/b: cut off", "a/b", "/d", "ca/b: cut off"),
+        ("cut off", "a/b", "/d", "cut off"),
+    ],
+)
+def test_a_reason_does_not_repeat_its_run(reason: str, run_id: str, source: str, expected: str) -> None:
+    assert reasons.without_run(reason, run_id, source) == expected
     assert redacted_text("/home/me/a/b on h.x and h, me", ("hosts", "users"), ("",)) == "/home/user-1/a/b on h.x and h, user-1"
     assert redacted_text("at gpu1.example and gpu1", ("hosts",), ("gpu1.example", "gpu2")) == "at node-1 and node-1"
 

@@ -161,6 +161,14 @@ def test_a_message_that_is_sent_later_is_the_same(out: Objects, server: Server) 
     assert sent[0].message.lines[1:] == ("Also gpt-2: there is no report: cut off", "Also gpt-3: there is no report: cut off")
 
 
+def test_messages_are_listed_with_the_ids_of_runs(out: Objects, server: Server) -> None:
+    server.down = lambda action: refused(action) if action.run == "team/b" else None
+    warnings: list[str] = []
+    rows = [replace(row(run_id), name="gpt") for run_id in ("team/a", "team/b")]
+    assert [one["run"] for one in send(out, rules("jira:PERF"), rows, warnings=warnings)] == ["team/a", "team/b"]
+    assert warnings == ["jira:PERF: jira:PERF: team/b: the project is archived"]
+
+
 def test_a_summary_of_many_is_sent_later(out: Objects, server: Server) -> None:
     rows = [row(f"r{number}") for number in range(5)]
     sent: list[notify.Action] = []
@@ -168,8 +176,9 @@ def test_a_summary_of_many_is_sent_later(out: Objects, server: Server) -> None:
     of_rules = rules("jira:PERF", limit=2)
     send(out, of_rules, rows)
     server.down = lambda action: (sent.append(action), None)[1]
-    send(out, of_rules, [], rows)
+    results = send(out, of_rules, [], rows)
     assert [action.message.run for action in sent] == ["r0", "r0", "4 runs"]
+    assert [(one.get("run"), one.get("runs")) for one in results] == [("r0", None), (None, 4)]
     assert sent[2].message.lines == tuple(f"r{number}: issues found by IOBottleneck" for number in range(1, 5))
     assert sent[2] == notify.actions(of_rules, rows, ())[1]
 
