@@ -143,6 +143,8 @@ def notes(result: Result) -> Iterator[str]:
         yield f"{_count(earlier, 'report')} of an earlier version of postrun; --redo makes them again"
     if night.gone:
         yield f"{_count(len(night.gone), 'run')} in the index no longer at the source; the reports are kept"
+    if dropped := result.index.dropped:
+        yield f"{_count(len(dropped), 'run')} without a report left the index, because no night finds them anymore: {_named(dropped)}"
     yield from left_out(result.left_out)
     if (alone := result.index.alone_told) is not None:
         yield "; ".join(alone)
@@ -208,6 +210,7 @@ def summary(result: Result, out: Objects, regressions: Sequence[Finding], ticket
         "elsewhere": [row.id for row in night.elsewhere],
         "open": [{"id": row.id, "state": row.state, "reason": row.reason} for row in night.open if row.state in ("running", "waiting")],
         "gone": list(night.gone),
+        "dropped": list(result.index.dropped),
         "regressions": [{"id": one.id, "family": one.family, "text": one.text} for one in regressions],
         "tickets": list(tickets),
         "stopped": night.stopped,
