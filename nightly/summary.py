@@ -181,6 +181,14 @@ def closed(out: str, mode: int) -> Iterator[str]:
                 yield line
 
 
+def narrower(out: str, file: str, mode: int) -> Iterator[str]:
+    """Yield a note if fewer users can read a file than the index next to it."""
+    with suppress(OSError):
+        index = 0 if is_url(out) else stat.S_IMODE((Path(out) / places.INDEX_FILES[0]).stat().st_mode) & 0o666
+        if index & 0o044 & ~mode:
+            yield f"{file} has mode {mode:04o}, and {places.INDEX_FILES[0]} next to it {index:04o}; --mode {index:04o} publishes both"
+
+
 def _closed(folder: Path, wanted: int, command: str) -> str | None:
     try:
         has = stat.S_IMODE(folder.stat().st_mode)

@@ -81,6 +81,8 @@ def test_only_whole_paths_are_made_relative() -> None:
     assert reasons.relative("/d/a: /d/a/x, /d/ab/x, /e/d/a/x, '/d/a/y'", "/d/a") == "/d/a: x, /d/ab/x, /e/d/a/x, 'y'"
     assert reasons.relative("s3://b/a/x", "s3://b/a") == "s3://b/a/x"
     assert reasons.relative("/x", "/") == "/x"
+    assert redacted_text("/home/me/a/b on h.x and h, me", ("hosts", "users"), ("",)) == "/home/user-1/a/b on h.x and h, user-1"
+    assert redacted_text("at gpu1.example and gpu1", ("hosts",), ("gpu1.example", "gpu2")) == "at node-1 and node-1"
 
 
 @pytest.mark.parametrize(
@@ -97,8 +99,6 @@ def test_only_whole_paths_are_made_relative() -> None:
 )
 def test_a_reason_does_not_repeat_its_run(reason: str, run_id: str, source: str, expected: str) -> None:
     assert reasons.without_run(reason, run_id, source) == expected
-    assert redacted_text("/home/me/a/b on h.x and h, me", ("hosts", "users"), ("",)) == "/home/user-1/a/b on h.x and h, user-1"
-    assert redacted_text("at gpu1.example and gpu1", ("hosts",), ("gpu1.example", "gpu2")) == "at node-1 and node-1"
 
 
 @pytest.mark.parametrize(
@@ -128,3 +128,11 @@ def test_a_private_folder_is_noted_if_the_mode_is_wider(
         added = "go" if mode == "0644" else "g"
         assert f"note: {tmp_path} has mode 0700, so {who} cannot read the reports; run `chmod {added}+x {tmp_path}`" in again.stderr
         assert f"note: {out} has mode" not in again.stderr
+
+
+def test_a_digest_that_readers_of_the_index_cannot_read_is_noted(source: Path, tmp_path: Path) -> None:
+    out = tmp_path / "reports"
+    assert nightly(source, "-o", out, *OPTIONS, "--format", "json", "--mode", "0644").exit_code == 0
+    done = nightly("digest", out)
+    assert done.stderr == "note: digest.html has mode 0600, and index.html next to it 0644; --mode 0644 publishes both\n"
+    assert "digest.html has mode" not in nightly("digest", out, "--mode", "0644").stderr
