@@ -150,6 +150,14 @@ def test_every_link_to_a_report_leads_to_its_file_whatever_it_is_called() -> Non
     assert {unquote(one.path) for one in parts} == files
 
 
+def test_labels_of_tiles_are_level_whether_they_are_links_or_not() -> None:
+    """A link has a larger box to be touched."""
+    page = index_page(made_of(small()))
+    (link,) = re.findall(r"\.tiles a\.label \{ color: var\(--accent\); (.*?) \}", page)
+    (every,) = re.findall(r"\.index \.tiles \.label \{ (.*?) \}", page)
+    assert link == every
+
+
 def test_findings_come_first_and_say_what_they_are() -> None:
     index = made_of(small())
     text = " ".join(re.sub(r"<[^>]*>", " ", index_page(index).partition("<body")[2]).split())
