@@ -145,7 +145,8 @@ NIGHT_OPTIONS = [
             help="Read the files of a larger run in several tasks, and combine their results."),
     *COMPARISON,
     option("--new-issue-history", type=Number(1, 50), default=3, show_default=True, metavar="RUNS",
-            help="An issue is new if its rule passed in this many earlier comparable runs."),
+            help="An issue is new if its rule passed in this many earlier comparable runs; a regression alarms again after"
+            " this many without one."),
     option("--fail-on", type=click.UNPROCESSED, callback=fail_on_words, metavar="LIST",
             help="Exit with code 3 if a run of this night has any of: issues (any rule), error (a rule or the report failed), regression, "
             "names of rules."),
@@ -261,17 +262,20 @@ def _nightly(log: EventLog, source: str, quiet: bool, verbose: bool, as_json: bo
         notes = chain.from_iterable(of_night)
     for line in notes:
         echo_line(f"note: {line}", err=True)
-    unsent = any("error" in one for one in sent)
-    if unsent:
+    unsent = [one for one in sent if "error" in one]
+    if any("given_up" not in one for one in unsent):
         echo("postrun: the next call with --attach sends what could not be sent; --index-only sends it without reports", err=True)
     code = 3 if matched else 1 if unsent or result.night.stopped is not None else 0
     if options["metrics"] is not None:
-        from ..nightly import prometheus
+        from ..nightly import outbox, prometheus
 
         due = sum(decision.due for decision in result.night.decisions)
-        complete = not options["index_only"] and due <= (wanted.limit or due) and not result.night.source_is_empty
-        ended = prometheus.Ended(result, rows, regressed, code, log.seconds, time.time(), complete)
+        complete = due <= (wanted.limit or due) and not result.night.source_is_empty
+        given_up = sum("given_up" in one for one in sent)
         try:
+            waiting = outbox.waiting(out)
+            is_night = not options["index_only"]
+            ended = prometheus.Ended(result, rows, regressed, code, log.seconds, time.time(), complete, waiting, given_up, is_night)
             prometheus.write(options["metrics"], ended, displayed_out)
         except PostrunError as error:
             echo(f"postrun: {error}", err=True)

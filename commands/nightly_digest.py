@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from .. import option_values
+from .. import modes, option_values
 from ..errors import InputError, UsageError
 from ..ingest.object_store.urls import is_url
 from ..messages import echo_line
@@ -53,7 +53,7 @@ def nightly_digest(out: str, as_json: bool, **options: Any) -> None:
     from importlib.metadata import version
 
     from ..ingest.object_store.open import open_objects
-    from ..nightly import digest_files, digest_text, weeks
+    from ..nightly import digest_files, digest_text, summary, weeks
     from ..nightly.digest import digest
     from ..nightly.index import Book
 
@@ -74,6 +74,9 @@ def nightly_digest(out: str, as_json: bool, **options: Any) -> None:
         raise InputError(f"{out}: no run is reported there; give the --out of `postrun nightly`")
     written = digest(rows.values(), period, settings, now, options["by"], options["price_per_gpu_hour"], options["base_url"])
     digest_files.write(output, written, look)
+    mode = modes.current()
+    for line in (*summary.narrower(out, digest_files.HTML, mode), *summary.closed(out, mode)):
+        echo_line(f"note: {line}", err=True)
     if as_json:
         print_json(digest_files.data(written, version("postrun")))
         return

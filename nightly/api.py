@@ -27,7 +27,7 @@ _SPLIT_ABOVE: Final = 4_000_000_000  # bytes; as --split-above
 class NightResult:
     """The result of a night. ``reported``, ``failed``: rows of the runs of this night, and of nights that were killed before they returned.
 
-    ``rows``: of every run in the index, by id. ``regressions``: those that are new since the last index. ``index``: address of index.html.
+    ``rows``: of every run in the index, by id. ``regressions``: those that alarm. ``index``: address of index.html.
     ``stopped``: why the night ended early, or None.
     """
 

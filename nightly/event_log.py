@@ -64,9 +64,9 @@ class EventLog:
         reason = row.reason if row.state == "failed" else None
         self.write(f"run_{row.state}", run=row.id, seconds=seconds, bytes=row.bytes, attempts=row.attempts, reason=reason)
 
-    def ticket(self, sent: Mapping[str, str]) -> None:
+    def ticket(self, sent: Mapping[str, Any]) -> None:
         """Append what --attach did, or could not do."""
-        self.write("ticket_failed" if "error" in sent else "ticket", **sent)
+        self.write("ticket_given_up" if "given_up" in sent else "ticket_failed" if "error" in sent else "ticket", **sent)
 
     @property
     def seconds(self) -> float:

@@ -39,8 +39,8 @@ _PRICE: Final = ("price_per_gpu_hour", "currency")
 class Settings:
     """``patterns``: of families; the first that matches counts. ``metrics``: the figures that are compared, with their limits; a
     regression exceeds the limit and ``deviations``. ``history``, ``least``: the largest and smallest number of earlier runs. ``fine_runs``:
-    the number of runs without an issue before it counts as new. ``baseline``: pattern of the name or id of runs that others are compared
-    with, instead of the runs before."""
+    the number of runs before without an issue, or a regression, after which it counts as new. ``baseline``: pattern of the name or id of
+    runs that others are compared with, instead of the runs before."""
 
     patterns: tuple[re.Pattern[str], ...] = ()
     metrics: tuple[Metric, ...] = METRICS
@@ -154,7 +154,7 @@ def history(runs: pl.DataFrame, settings: Settings, more: Sequence[Finding] = ()
         *_new_issues(current, settings),
     )
     by_figure = {(one.kind, one.id, one.metric, one.rule): one for one in (*more, *current_findings)}
-    findings = tuple(sorted(by_figure.values(), key=_rank))
+    findings = tuple(sorted(by_figure.values(), key=rank))
     names, total = _chosen(ordered, findings)
     worse = {one.family for one in findings if one.kind != "improvement"}
     families = _families(ordered.filter(pl.col("family").is_in(names)), steps, names, worse, settings)
@@ -162,7 +162,7 @@ def history(runs: pl.DataFrame, settings: Settings, more: Sequence[Finding] = ()
     return History(findings, families, total, steps, tuple(alone["id"].to_list()))
 
 
-def _rank(finding: Finding) -> tuple[Any, ...]:
+def rank(finding: Finding) -> tuple[Any, ...]:
     order = {"regression": 0, "new_issue": 1, "improvement": 2}
     after_steps = finding.metric not in (None, STEP.key)
     change = -abs(finding.change_percent or 0.0)
@@ -173,15 +173,22 @@ def regressions(runs: pl.DataFrame, settings: Settings) -> list[Finding]:
     """Return the regressions of all runs, also of old ones.
 
     ``runs``: as of :func:`history`."""
-    ordered = _ordered(runs)
-    return sorted(
-        (
-            _finding(metric, row, settings)
-            for metric in settings.metrics
-            for row in _compared(ordered, metric, settings).filter(pl.col("mark") == "regression").iter_rows(named=True)
-        ),
-        key=_rank,
-    )
+    return sorted((finding for finding, _ in in_order(runs, settings)), key=rank)
+
+
+def in_order(runs: pl.DataFrame, settings: Settings) -> list[tuple[Finding, tuple[str, ...]]]:
+    """Return the regressions of all runs, figure by figure in order of time.
+
+    Each has the ids of those regressions that are among the ``fine_runs`` comparable runs right before it. ``runs``: as of
+    :func:`history`."""
+    ordered, result = _ordered(runs), list[tuple[Finding, tuple[str, ...]]]()
+    regressed = pl.when(pl.col("mark") == "regression").then("id")
+    for metric in settings.metrics:
+        series = (*_SERIES, *metric.within)
+        recent = pl.concat_list([regressed.shift(k).over(series) for k in range(1, settings.fine_runs + 1)]).list.drop_nulls()
+        rows = _compared(ordered, metric, settings).with_columns(recent=recent).filter(pl.col("mark") == "regression")
+        result += [(_finding(metric, row, settings), tuple(row["recent"])) for row in rows.iter_rows(named=True)]
+    return result
 
 
 def besides_history(runs: pl.DataFrame, since_ns: int) -> set[str]:

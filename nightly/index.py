@@ -82,6 +82,7 @@ class Book:
         known = self._known or read_known(out, None)
         over = {run_id: row for run_id, row in rows.items() if known.rows.get(run_id) is not row}
         new: dict[tuple[str, str | None], Finding] = {}
+        dropped = set[str]()
         for attempt in range(_TRIES):
             if attempt:
                 time.sleep(random.uniform(0, 0.2 * attempt))  # else two nights stay in step
@@ -89,7 +90,7 @@ class Book:
                 # The result of another night is newer than this night's row of the same run.
                 over = {run_id: row for run_id, row in over.items() if known.rows.get(run_id) == before.rows.get(run_id)}
             self._known = known
-            index = self._written(out, known, over, turn, new)
+            index = self._written(out, known, over, turn, new, dropped)
             if index is not None:
                 return index
         raise ObjectStoreError(
@@ -98,11 +99,17 @@ class Book:
         )
 
     def _written(
-        self, out: Objects, known: Known, over: Mapping[str, Row], turn: Turn, new: dict[tuple[str, str | None], Finding]
+        self,
+        out: Objects,
+        known: Known,
+        over: Mapping[str, Row],
+        turn: Turn,
+        new: dict[tuple[str, str | None], Finding],
+        dropped: set[str],
     ) -> Index | None:
         """Write the index once; None if another night has written one meanwhile.
 
-        ``new`` receives the regressions that the table has and the one before it did not have."""
+        ``new`` receives the regressions to announce, ``dropped`` the runs without a report that left the index."""
         now = time.time_ns()
         indexed = dict(known.rows) | dict(over)
         noted_ns = {run_id: now for run_id in over if run_id not in known.rows}
@@ -117,13 +124,14 @@ class Book:
         plain = plain_table(rows, versions, [noted_ns.get(row.id) for row in rows], self.settings)
         changes = news(known.kept, known.rows, plain, self.settings, turn)
         full, past = with_history(plain, self.settings, [*new.values(), *changes.regressions])
-        data = table.encoded(full, changes.waiting, changes.first_report_ns)
+        data = table.encoded(full, changes.waiting, changes.first_report_ns, changes.episodes)
         if not out.replace(PARQUET, data, known.kept.etag):
             return None
-        new |= {(one.id, one.metric): one for one in changes.regressions}
+        new |= {(one.id, one.metric): one for one in changes.alarms}
+        dropped |= known.kept.open.keys() - indexed.keys()
         generated = self.generated_at_ns if self.generated_at_ns is not None else now
         title = reasons.last_part(out.url) if self.redact else out.url
-        index = index_of(rows, full, past, self.settings, title, generated, self.base_url, tuple(new.values()))
+        index = index_of(rows, full, past, self.settings, title, generated, self.base_url, tuple(new.values()), tuple(sorted(dropped)))
         del full
         out.write(JSON, to_json(index), content_type="application/json")
         from .page import index_page
@@ -218,6 +226,7 @@ def index_of(
     generated_at_ns: int,
     base_url: str | None = None,
     new: tuple[Finding, ...] = (),
+    dropped: tuple[str, ...] = (),
 ) -> Index:
     from importlib.metadata import version
 
@@ -243,6 +252,8 @@ def index_of(
         settings=settings,
         base_url=base_url,
         new=new,
+        gone=tuple(row.id for row in rows if row.warnings[-1:] == (nights.GONE,)),
+        dropped=dropped,
     )
 
 
@@ -266,6 +277,8 @@ def to_json(index: Index) -> bytes:
     text = [json.dumps(head, ensure_ascii=False, indent=1)[:-2]]
     text.append(_part("findings", (_short(asdict(one)) for one in index.findings)))
     text.append(_part("failed", ({"id": row.id, "reason": row.reason} for row in index.failed[:JSON_RUNS])))
+    text.append(_part("gone", index.gone))
+    text.append(_part("dropped", index.dropped))
     if (alone := index.alone_told) is not None:
         text.append(f',\n "note": {json.dumps("; ".join(alone), ensure_ascii=False)}')
     text.append(f',\n "alone_total": {len(index.alone)}')

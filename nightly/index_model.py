@@ -17,7 +17,8 @@ FEW_ALONE: Final = 3  # that are alone in their family, at which a note says tha
 class Index:
     """The data of index.json and the page. ``rows``: the newest, newest first; ``failed``: of all runs. ``added``: the columns ADDED, by
     id. ``alone``: of all runs, those whose family has no other run. ``base_url``: template of addresses (addresses.py); None: relative.
-    ``new``: the regressions that the index before it did not have (news.py)."""
+    ``new``: the regressions that alarm (news.py). ``gone``: ids of the runs gone from the source; ``dropped``: ids of the
+    runs without a report that left the index with this write, because no night finds them anymore."""
 
     generated_at_ns: int
     version: str
@@ -34,6 +35,8 @@ class Index:
     settings: Settings
     base_url: str | None = None
     new: tuple[Finding, ...] = ()
+    gone: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
 
     @property
     def alone_told(self) -> tuple[str, str] | None:

@@ -2,7 +2,7 @@
 
 A writer of the index announces the runs of its own night and of nights that ended before they could. Runs of nights that still work count
 in neither index: such a night announces them, and what they change in the comparison of other runs, when it writes the index itself.
-index.parquet names these nights.
+index.parquet names these nights. Of the runs of an episode (episodes.py), only those that alarm are announced.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
-from . import table
+from . import episodes, table
 from .families import family_of
-from .history import NIGHT_NS, Finding, Settings, besides_history, regressions
+from .history import NIGHT_NS, Finding, Settings, besides_history, in_order, rank, regressions
 
 if TYPE_CHECKING:
     from .model import Row
@@ -33,11 +33,14 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """``waiting``: nights that announce their runs later. ``first_report_ns``: when the first of all reports was made."""
+    """``regressions``: the new ones; ``alarms``: those that are announced. ``waiting``: nights that announce their runs later.
+    ``first_report_ns``: when the first of all reports was made."""
 
-    regressions: tuple[Finding, ...] = ()
-    waiting: frozenset[str] = _NOBODY
-    first_report_ns: int | None = None
+    regressions: tuple[Finding, ...]
+    alarms: tuple[Finding, ...]
+    waiting: frozenset[str]
+    first_report_ns: int | None
+    episodes: episodes.Episodes
 
 
 def news(last: table.Kept, rows: Mapping[str, Row], runs: pl.DataFrame, settings: Settings, turn: Turn) -> News:
@@ -54,14 +57,19 @@ def news(last: table.Kept, rows: Mapping[str, Row], runs: pl.DataFrame, settings
     families = dict(runs.select("id", "family").iter_rows())
     changed = {families[run_id] for run_id, row in after.items() if (earlier := old.get(run_id)) is not row and earlier != row}
     now = runs.filter(pl.col("family").is_in(sorted(changed)) & pl.col("id").is_in(sorted(after)))
-    marked = {(one.id, one.metric) for one in _regressions(old, families, rows, changed, settings)}
-    new = [one for one in regressions(now, settings) if (one.id, one.metric) not in marked]
+    marked = {episodes.key(one) for one in _regressions(old, families, rows, changed, settings)}
+    in_time = in_order(now, settings)
+    new = [one for one, _ in in_time if episodes.key(one) not in marked]
     times = [row.reported_at_ns for row in known.values()]
     first_report_ns = min((time for time in [last.first_report_ns, *times] if time is not None), default=None)
     if new and first_report_ns is not None:
         counted = besides_history(runs.filter(pl.col("id").is_in(sorted(after))), first_report_ns - NIGHT_NS)
         new = [one for one in new if one.id in counted]
-    return News(tuple(new), waiting, first_report_ns)
+    same = {run_id for run_id, row in before.items() if run_id in rows and rows[run_id].fingerprint == row.fingerprint}
+    announced = {this: alarm for this, alarm in last.episodes.items() if this[0] in same and alarm[1] not in turn.mine}
+    alarms, continued = episodes.begun(in_time, {episodes.key(one) for one in new}, announced, settings, min(turn.mine, default=""))
+    new.sort(key=rank)
+    return News(tuple(new), tuple(one for one in new if episodes.key(one) in alarms), waiting, first_report_ns, continued)
 
 
 def _regressions(

@@ -440,7 +440,9 @@ class _Handing:
         self.night.open.append(_open(decision, "waiting", self._written(reason, decision), self.digest))
 
     def _written(self, reason: str, decision: Decision) -> str:
-        return reasons.written(reason, decision.full_run, self.wanted.source, self.wanted.out, self.wanted.options.redact)
+        wanted = self.wanted
+        text = reasons.written(reason, decision.full_run, wanted.source, wanted.out, wanted.options.redact)
+        return reasons.without_run(text, decision.run.id, wanted.source)
 
 
 def _tickets(decision: Decision) -> tuple[str, ...]:

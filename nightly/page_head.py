@@ -82,8 +82,8 @@ def runs_with(index: Index, kind: str) -> dict[str, list[str]]:
 
 
 def new_runs(index: Index) -> int:
-    """Count the runs that ended in the 36 hours before the last known end."""
-    known = [
+    """Count the runs that ended in the 36 hours before the index was written."""
+    ends = (
         min(
             end
             for end in (row.reported_at_ns, None if row.started_ns is None else row.started_ns + (row.duration_ns or 0))
@@ -91,8 +91,8 @@ def new_runs(index: Index) -> int:
         )
         for row in index.rows
         if row.state == "reported" and (row.started_ns, row.reported_at_ns) != (None, None)
-    ]
-    return sum(end >= max(known) - NIGHT_NS for end in known) if known else 0
+    )
+    return sum(end >= index.generated_at_ns - NIGHT_NS for end in ends)
 
 
 def tiles(index: Index) -> list[Tile]:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _PREFIX: Final = "postrun_nightly_"
 _MODE: Final = 0o644  # node_exporter is another user
 _SUCCESS: Final = "last_success_timestamp_seconds"
+_GIVEN_UP: Final = "given_up_messages_total"
 _SUCCEEDED: Final = (0, 3)  # exit codes; 3: a word of --fail-on matched in a complete night
 _LARGEST: Final = 1 << 20  # bytes of a file that is read again
 
@@ -36,7 +37,9 @@ _LARGEST: Final = 1 << 20  # bytes of a file that is read again
 @dataclass(frozen=True, slots=True)
 class Ended:
     """``rows``: of the runs that the night reported or that failed, ``regressions`` that it announces. ``seconds``: of the night. ``at_s``:
-    its end (Unix time). ``complete``: no run that it was to report is left for another time."""
+    its end (Unix time). ``complete``: no run that it was to report is left for another time. ``waiting``: the number of messages that are
+    not sent yet, ``given_up`` of those that are no longer tried. ``is_night``: false for --index-only, which keeps the figures of the last
+    night."""
 
     result: Result
     rows: Sequence[Row]
@@ -45,17 +48,22 @@ class Ended:
     seconds: float
     at_s: float
     complete: bool = True
+    waiting: int = 0
+    given_up: int = 0
+    is_night: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class _Figure:
-    """``values``: by the value of ``label``, or by the suffix of the sample's name if there is no label."""
+    """``values``: by the value of ``label``, or by the suffix of the sample's name if there is no label. ``of_night``: a call without a
+    night keeps the samples of the file."""
 
     name: str
     help: str
     values: Mapping[str, float]
     label: str | None = None
     kind: str = "gauge"
+    of_night: bool = True
 
 
 def checked(path: Path) -> Path:
@@ -70,7 +78,7 @@ def checked(path: Path) -> Path:
 def write(path: Path, ended: Ended, out: str) -> None:
     """Replace the file as a whole. ``out``: the label. Raise PostrunError."""
     try:
-        text = "".join(_lines(ended, out, last_success(path, ended)))
+        text = "".join(_lines(ended, out, _text(path)))
         with complete_file(path) as file:
             os.fchmod(file.fileno(), _MODE)
             file.write(text.encode("utf-8", "replace"))
@@ -78,25 +86,27 @@ def write(path: Path, ended: Ended, out: str) -> None:
         raise PostrunError(f"{path}: {error.strerror or error}; check --metrics") from None
 
 
-def last_success(path: Path, ended: Ended) -> float:
-    """Return the end of the last successful night (Unix time); 0 if there was none.
-
-    After another night it is the value that the file has."""
-    if ended.exit_code in _SUCCEEDED and ended.complete and ended.result.night.stopped is None:
-        return ended.at_s
+def _text(path: Path) -> str:
+    """Return the file of the last call; empty without one."""
     try:
         with path.open("rb") as file:
-            text = file.read(_LARGEST).decode("utf-8", "replace")
+            return file.read(_LARGEST).decode("utf-8", "replace")
     except FileNotFoundError:
-        return 0.0
-    match = re.search(rf"^{_PREFIX}{_SUCCESS}\{{.*\}} ([0-9.]+)$", text, re.MULTILINE)
+        return ""
+
+
+def _value(before: str, name: str) -> float:
+    """Return a value of the file of the last call; 0 without it."""
+    match = re.search(rf"^{_PREFIX}{name}\{{.*\}} ([0-9.]+)$", before, re.MULTILINE)
     return float(match[1]) if match else 0.0
 
 
-def _metrics(ended: Ended, success_s: float) -> Iterator[_Figure]:
+def _metrics(ended: Ended, before: str) -> Iterator[_Figure]:
     result, night, rows = ended.result, ended.result.night, ended.rows
     states = result.index.states
-    yield _Figure("runs", "Runs in the index by state.", {state: states.get(state, 0) for state in get_args(State)}, "state")
+    yield _Figure(
+        "runs", "Runs in the index by state.", {state: states.get(state, 0) for state in get_args(State)}, "state", of_night=False
+    )
     outcomes = {
         "reported": sum(row.state == "reported" for row in night.rows),
         "failed": len(night.failed),
@@ -132,18 +142,33 @@ def _metrics(ended: Ended, success_s: float) -> Iterator[_Figure]:
     yield _Figure("night_duration_seconds", "Duration of the last night.", {"": ended.seconds})
     yield _Figure("night_exit_code", "Exit code of the last night.", {"": ended.exit_code})
     yield _Figure("last_run_timestamp_seconds", "End of the last night (Unix time).", {"": ended.at_s})
+    succeeded = ended.exit_code in _SUCCEEDED and ended.complete and night.stopped is None
+    success_s = ended.at_s if succeeded else _value(before, _SUCCESS)
     yield _Figure(_SUCCESS, "End of the last successful night (Unix time); 0 if there was none.", {"": success_s})
-    yield _Figure("info", "Version of postrun.", {__version__: 1}, "version")
+    yield _Figure("waiting_messages", "Messages of --attach that are not sent yet.", {"": ended.waiting}, of_night=False)
+    given_up = int(_value(before, _GIVEN_UP)) + ended.given_up
+    yield _Figure(_GIVEN_UP, "Messages of --attach that are no longer tried.", {"": given_up}, kind="counter", of_night=False)
+    yield _Figure("info", "Version of postrun.", {__version__: 1}, "version", of_night=False)
 
 
-def _lines(ended: Ended, out: str, success_s: float) -> Iterator[str]:
-    for metric in _metrics(ended, success_s):
+def _lines(ended: Ended, out: str, before: str) -> Iterator[str]:
+    for metric in _metrics(ended, before):
         name = _PREFIX + metric.name
-        yield f"# HELP {name} {metric.help}\n# TYPE {name} {metric.kind}\n"
-        for key, value in metric.values.items():
-            labels = {"out": out} | ({metric.label: key} if metric.label else {})
-            pairs = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
-            yield f"{name}{'' if metric.label else key}{{{pairs}}} {_number(value)}\n"
+        if metric.of_night and not ended.is_night:
+            label = f'{{out="{_escaped(out)}"'
+            samples = [line for line in re.findall(rf"^{name}(?:_sum|_count)?\{{.*\n", before, re.MULTILINE) if label in line]
+        else:
+            samples = list(_samples(metric, name, out))
+        if samples:
+            yield f"# HELP {name} {metric.help}\n# TYPE {name} {metric.kind}\n"
+            yield from samples
+
+
+def _samples(metric: _Figure, name: str, out: str) -> Iterator[str]:
+    for key, value in metric.values.items():
+        labels = {"out": out} | ({metric.label: key} if metric.label else {})
+        pairs = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
+        yield f"{name}{'' if metric.label else key}{{{pairs}}} {_number(value)}\n"
 
 
 def _escaped(text: str) -> str:

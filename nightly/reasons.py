@@ -35,6 +35,12 @@ def written(text: str, run: FoundRun, source: str, out: str, redact: Sequence[st
     return redacted_text(text, redact, [platform.node(), *hosts_of(run)], users_of)
 
 
+def without_run(text: str, run_id: str, source: str) -> str:
+    """Remove the name of the run from the beginning of a reason, next to which it is."""
+    names = (source, last_part(source)) if run_id == "." else (run_id, f"{source.rstrip('/')}/{run_id}")
+    return next((text.removeprefix(f"{name}: ") for name in names if text.startswith(f"{name}: ")), text)
+
+
 def last_part(folder: str) -> str:
     """Return the name of a folder, or the last part of a URL."""
     return re.split(r"[/\\]", folder.rstrip("/\\"))[-1] or folder

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ..analysis.toolkit.wording import plural
 from ..errors import PostrunError
@@ -27,8 +27,8 @@ _TICKETS_CLAIM: Final = f"{outbox.FOLDER}/tickets.claim.json"
 @dataclass(slots=True)
 class Sender:
     """``tell`` receives a line for each message that is sent, ``warn`` one for each problem. ``rows``: of all runs in the index. ``sent``:
-    the outcome of each message, or its error. A server that does not answer gets one message, so that no night waits minutes for each
-    other one."""
+    the outcome of each message, or its error; if it is given up, also its lines. A server that does not answer gets one message, so that no
+    night waits minutes for each other one."""
 
     rules: Sequence[notify.Rule]
     addresses: Addresses
@@ -37,10 +37,10 @@ class Sender:
     tell: Callable[[str], None]
     warn: Callable[[str], None]
     log: EventLog
-    sent: list[dict[str, str]] = field(default_factory=list)
+    sent: list[dict[str, Any]] = field(default_factory=list)
     unreachable: set[str] = field(default_factory=set)
 
-    def night(self, claims: Claims, rows: Sequence[Row], regressions: Sequence[Finding]) -> list[dict[str, str]]:
+    def night(self, claims: Claims, rows: Sequence[Row], regressions: Sequence[Finding]) -> list[dict[str, Any]]:
         """Send the messages of earlier nights, then those of this night.
 
         ``rows``, ``regressions``: of this night."""
@@ -74,7 +74,9 @@ class Sender:
             self.warn(f"{file}: {plural(rest, 'message')} of rules that are not in this file; give their file, or remove this one")
 
     def _send(self, action: notify.Action, box: outbox.Outbox, entry: outbox.Entry, claims: Claims) -> None:
-        link, ticket, result = None, "", {"rule": action.rule, "to": action.target.text, "run": action.message.run}
+        link, ticket = None, ""
+        about = {"runs": action.number} if action.run is None else {"run": action.run}
+        result: dict[str, Any] = {"rule": action.rule, "to": action.target.text, **about}
         try:
             if action.target.server in self.unreachable:
                 raise TicketError("not sent, because the server did not answer the previous message")
@@ -86,7 +88,11 @@ class Sender:
                 self.unreachable.add(action.target.server)
             signature = (link or "").partition("?")[2]  # a server may repeat what it refuses
             result["error"] = str(error).replace(signature, "***") if signature else str(error)
-            self.warn(f"{action.rule}: {action.target.text}: {action.message.run}: {result['error']}")
+            line = f"{action.rule}: {action.target.text}: {action.run or action.message.run}: {result['error']}"
+            if box.gives_up:
+                result["given_up"] = list(action.message.lines)
+                line += f"; given up after {outbox.DAYS} days. The message was: {'; '.join(action.message.lines)}"
+            self.warn(line)
         else:
             self._noted(box, entry)
             if action.row is not None:
@@ -94,12 +100,14 @@ class Sender:
             self.tell(result["outcome"])
         self.sent.append(result)
         self.log.ticket(result)
+        if "given_up" in result:  # last: a night that is killed repeats this rather than loses it
+            self._noted(box, entry)
 
     def _noted(self, box: outbox.Outbox, entry: outbox.Entry) -> None:
         try:
             box.remove(entry)
         except (PostrunError, OSError) as error:
-            self.warn(f"{entry.rule}: sent, but this could not be noted, so the next night sends it again: {error}")
+            self.warn(f"{entry.rule}: done, but this could not be noted, so the next night tries it again: {error}")
 
     def _recorded(self, row: Row, ticket: str) -> None:
         try:

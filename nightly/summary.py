@@ -143,6 +143,8 @@ def notes(result: Result) -> Iterator[str]:
         yield f"{_count(earlier, 'report')} of an earlier version of postrun; --redo makes them again"
     if night.gone:
         yield f"{_count(len(night.gone), 'run')} in the index no longer at the source; the reports are kept"
+    if dropped := result.index.dropped:
+        yield f"{_count(len(dropped), 'run')} without a report left the index, because no night finds them anymore: {_named(dropped)}"
     yield from left_out(result.left_out)
     if (alone := result.index.alone_told) is not None:
         yield "; ".join(alone)
@@ -179,6 +181,14 @@ def closed(out: str, mode: int) -> Iterator[str]:
                 yield line
 
 
+def narrower(out: str, file: str, mode: int) -> Iterator[str]:
+    """Yield a note if fewer users can read a file than the index next to it."""
+    with suppress(OSError):
+        index = 0 if is_url(out) else stat.S_IMODE((Path(out) / places.INDEX_FILES[0]).stat().st_mode) & 0o666
+        if index & 0o044 & ~mode:
+            yield f"{file} has mode {mode:04o}, and {places.INDEX_FILES[0]} next to it {index:04o}; --mode {index:04o} publishes both"
+
+
 def _closed(folder: Path, wanted: int, command: str) -> str | None:
     try:
         has = stat.S_IMODE(folder.stat().st_mode)
@@ -194,7 +204,7 @@ def regression_line(finding: Finding) -> str:
     return f"regression of {finding.family} in {finding.id}: {finding.text}"
 
 
-def summary(result: Result, out: Objects, regressions: Sequence[Finding], tickets: Sequence[Mapping[str, str]]) -> dict[str, Any]:
+def summary(result: Result, out: Objects, regressions: Sequence[Finding], tickets: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return what --json prints. ``tickets``: what --attach did, or could not do."""
     night = result.night
     return {
@@ -208,6 +218,7 @@ def summary(result: Result, out: Objects, regressions: Sequence[Finding], ticket
         "elsewhere": [row.id for row in night.elsewhere],
         "open": [{"id": row.id, "state": row.state, "reason": row.reason} for row in night.open if row.state in ("running", "waiting")],
         "gone": list(night.gone),
+        "dropped": list(result.index.dropped),
         "regressions": [{"id": one.id, "family": one.family, "text": one.text} for one in regressions],
         "tickets": list(tickets),
         "stopped": night.stopped,

@@ -8,7 +8,8 @@ import re
 import sys
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Final, get_args
 
 import polars as pl
@@ -16,7 +17,7 @@ import polars as pl
 from ..analysis.rules.engine.catalogue import PROFILER_REPORT, RULES
 from ..errors import InputError
 from ..ingest.object_store.objects import Objects
-from . import places
+from . import episodes, places
 from .model import Row, State
 
 VERSION: Final = "1"  # of the table; a table of another version is not used as a cache
@@ -24,6 +25,7 @@ _WRITTEN: Final = "postrun.written"
 _WAITING: Final = "postrun.waiting"
 _NANOSECONDS: Final = re.compile(r"[0-9]{1,18}|[0-8][0-9]{18}")
 _FIRST_REPORT: Final = "postrun.first_report_ns"
+_EPISODES: Final = "postrun.episodes"
 _NIGHT: Final = re.compile(r"[0-9a-f]{32}")
 _LAYOUT: Final = "postrun.index"
 _STATES: Final = get_args(State)
@@ -46,13 +48,15 @@ WRITTEN_AT: Final = "told_at_ns"  # when a row without a done-marker was written
 class Kept:
     """The content of an index.parquet. ``markers``: version -> row of a run, by its id. ``open``: rows without a marker, and when they were
     written. ``etag``: of the file; None if it does not exist. ``waiting``: ids of nights that had not announced their runs (news.py).
-    ``first_report_ns``: when the first report was made, also if it has been made again or forgotten since."""
+    ``first_report_ns``: when the first report was made, also if it has been made again or forgotten since.
+    ``episodes``: of regressions (episodes.py)."""
 
     etag: str | None
     markers: Mapping[str, tuple[str, Row]]
     open: Mapping[str, tuple[int, Row]]
     waiting: frozenset[str] = frozenset()
     first_report_ns: int | None = None
+    episodes: episodes.Episodes = field(default_factory=dict)
 
 
 def frame(rows: Sequence[Row], **more: pl.Series) -> pl.DataFrame:
@@ -105,12 +109,14 @@ def rows_of(table: pl.DataFrame) -> list[Row]:
     return rows
 
 
-def encoded(table: pl.DataFrame, waiting: Iterable[str] = (), first_report_ns: int | None = None) -> bytes:
+def encoded(
+    table: pl.DataFrame, waiting: Iterable[str] = (), first_report_ns: int | None = None, known: episodes.Episodes = MappingProxyType({})
+) -> bytes:
     """Encode a table as Parquet, with bytes that are unique to this writer.
 
-    ``waiting``, ``first_report_ns``: as in Kept."""
+    ``waiting``, ``first_report_ns``, ``known`` episodes: as in Kept."""
     buffer = io.BytesIO()
-    metadata = {_LAYOUT: VERSION, _WRITTEN: uuid.uuid4().hex, _WAITING: " ".join(sorted(waiting))}
+    metadata = {_LAYOUT: VERSION, _WRITTEN: uuid.uuid4().hex, _WAITING: " ".join(sorted(waiting)), _EPISODES: episodes.encoded(known)}
     if first_report_ns is not None:
         metadata[_FIRST_REPORT] = str(first_report_ns)
     table.write_parquet(buffer, compression="zstd", metadata=metadata)
@@ -159,7 +165,8 @@ def read(out: Objects, path: str) -> Kept:
     waiting = frozenset(_NIGHT.findall(metadata.get(_WAITING, "")))
     first_report = metadata.get(_FIRST_REPORT, "")
     first_report_ns = int(first_report) if _NANOSECONDS.fullmatch(first_report) else None
-    return Kept(now.etag, markers, {row.id: (when, row) for row, _, when in own_rows if when is not None}, waiting, first_report_ns)
+    known = episodes.decoded(metadata.get(_EPISODES, ""))
+    return Kept(now.etag, markers, {row.id: (when, row) for row, _, when in own_rows if when is not None}, waiting, first_report_ns, known)
 
 
 def _is_bounded(data: bytes) -> bool:

@@ -16,16 +16,18 @@ from postrun.nightly import night as nights
 from postrun.nightly import places
 from postrun.nightly.model import ReportOptions, Row
 from postrun.nightly.night import Wanted
+from small_s3 import small_s3
+from swift_server import clean_environment
 
 
-def plan(source: Path, out: Objects) -> dict[str, str]:
+def plan(source: Path | str, out: Objects) -> dict[str, str]:
     wanted = Wanted(str(source), out.url, ReportOptions(), now_ns=2**62, settle_ns=0)
     rows = [nights.row_of(json.loads(out.read(file.path))) for file in out.list("runs/")]
     night = nights.plan(open_objects(source), out, wanted, {row.id: row for row in rows})
     return {one.run.id: one.why for one in night.decisions}
 
 
-def report(source: Path, out: Objects) -> None:
+def report(source: Path | str, out: Objects) -> None:
     wanted = Wanted(str(source), out.url, ReportOptions(), now_ns=2**62, settle_ns=0)
     digest = places.options_digest(wanted.options)
     for decision in nights.plan(open_objects(source), out, wanted, {}).decisions:
@@ -64,3 +66,27 @@ def test_a_report_of_an_earlier_version_is_that_of_its_run(source: Path, tmp_pat
         assert row is not None
         out.write(places.done(name), nights.marker(replace(row, fingerprint=hashlib.sha256(text.encode()).hexdigest())))
     assert plan(source, out) == {"a": "unchanged", "b": "changed"}
+
+
+def test_an_object_that_is_replaced_with_one_of_its_size_and_time_is_a_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ETags of the listing show it; all objects have one time of writing."""
+    keys = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s", "AWS_REGION": "eu-west-1", "AWS_SHARED_CREDENTIALS_FILE": "/dev/null"}
+    with small_s3("runs") as server:
+        clean_environment(monkeypatch, {**keys, "AWS_ENDPOINT_URL": server.endpoint})
+        server.buckets["runs"] = {f"{name}/x.pt.trace.json": b'{"traceEvents": []}' for name in "ab"}
+        out = open_objects(tmp_path / "out")
+        report("s3://runs", out)
+        assert plan("s3://runs", out) == {"a": "unchanged", "b": "unchanged"}
+        server.buckets["runs"]["b/x.pt.trace.json"] = b'{"traceEvents": {}}'
+        assert plan("s3://runs", out) == {"a": "unchanged", "b": "changed"}
+
+
+def test_a_local_file_that_is_replaced_with_one_of_its_size_and_time_is_not_noticed(source: Path, tmp_path: Path) -> None:
+    """As after a copy, from which nothing distinguishes it."""
+    out = open_objects(tmp_path / "out")
+    report(source, out)
+    file = source / "b" / "x.pt.trace.json"
+    before = file.stat()
+    file.write_text('{"traceEvents": {}}')
+    os.utime(file, ns=(0, before.st_mtime_ns))
+    assert plan(source, out) == {"a": "unchanged", "b": "unchanged"}

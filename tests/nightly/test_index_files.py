@@ -25,7 +25,7 @@ from postrun.nightly.history import Settings
 from postrun.nightly.index import Book
 from postrun.nightly.metrics import with_limits
 from postrun.nightly.model import Row
-from postrun.nightly.run_night import Result
+from postrun.nightly.run_night import Result, everything
 from postrun.version import REPORT
 
 DAY = 86_400 * 10**9
@@ -245,8 +245,22 @@ def test_open_runs_of_another_shard_stay_until_a_night_looks_at_all(out: Countin
     mark(out, row("one"))
     night(out)
     assert {name: one["state"] for name, one in index_json(out).items()} == {"one": "reported", "two": "running"}
-    night(out, every_run=True)
+    assert night(out).dropped == ()
+    index = night(out, every_run=True)
+    assert (index.dropped, json.loads(out.read("index.json"))["dropped"]) == (("two",), ["two"])
     assert sorted(index_json(out)) == ["one"]
+    assert night(out, every_run=True).dropped == ()
+
+
+def test_runs_whose_source_is_gone_are_listed(out: Counting) -> None:
+    mark(out, *(reported(number) for number in range(3)), row("bad", state="failed", reason="cut off"))
+    book = Book()
+    known = book.known(out)  # type: ignore[arg-type]
+    night_before = nights.Night(gone=("bad", "job/0001"))
+    index = book.write(out, everything(known, night_before))  # type: ignore[arg-type]
+    assert index.gone == ("bad", "job/0001")
+    assert json.loads(out.read("index.json"))["gone"] == ["bad", "job/0001"]
+    assert night(out).gone == ()
 
 
 def test_rows_of_older_markers_and_tables_are_read(out: Counting) -> None:

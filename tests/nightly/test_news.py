@@ -1,4 +1,4 @@
-"""A regression is announced once, in whatever run it is, by whichever night writes the index."""
+"""A regression alarms once per episode, in whatever run it begins, by whichever night writes the index."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_the_first_night_announces_no_history(tmp_path: Path) -> None:
     out = open_objects(tmp_path / "out")
     put(out, *older(A), *named("fresh", [*older(A, slow=(4,)), run(11, 130, A), run(12, 100, A)]))
     assert new(out, A) == ["fresh/011", "job/009"]
-    put(out, run(13, 140, B))
+    put(out, run(13, 150, B))
     assert new(out, B) == ["job/013"]
 
 
@@ -159,7 +159,7 @@ def test_a_lost_index_repeats_nothing(out: Objects) -> None:
     put(out, run(10, 140, B))
     assert new(out, B) == ["job/010"]
     out.write("index.parquet", b"PAR1 and nothing else")
-    put(out, run(11, 140, C))
+    put(out, run(11, 160, C))
     assert new(out, C) == ["job/011"]
 
 
@@ -212,19 +212,26 @@ def test_a_night_that_is_overtaken_keeps_its_news(out: Objects, monkeypatch: pyt
     order=st.randoms(use_true_random=False),
     parts=st.integers(1, 6),
 )
-def test_every_regression_is_announced_once_in_whatever_order_runs_come(steps: list[int], order: Any, parts: int) -> None:
-    """Each night announces the difference of the marks in the index."""
+def test_every_regression_is_announced_once_or_follows_another_in_whatever_order_runs_come(
+    steps: list[int], order: Any, parts: int
+) -> None:
     out = known(open_objects(f"memory://news-{order.random()}"))
     rows = [run(day, step) for day, step in enumerate(steps)]
     order.shuffle(rows)
-    before: set[str] = set()
+    before, announced, present = set[str](), list[str](), list[str]()
     for number in range(parts):
         some = [replace(row, night=f"{number:032x}") for row in rows[number::parts]]
         put(out, *some)
-        announced = new(out, f"{number:032x}")
+        present = sorted([*present, *(row.id for row in some)])
+        alarms = new(out, f"{number:032x}")
         now = marked(out)
-        assert sorted(announced) == sorted(now - before)
+        assert set(alarms) <= now - before
+        for silent in now - before - set(alarms) - set(announced):
+            position = present.index(silent)
+            assert now.intersection(present[max(0, position - 3) : position])
+        announced += alarms
         before = now
+    assert len(announced) == len(set(announced))
 
 
 def marked(out: Objects) -> set[str]:
@@ -251,3 +258,93 @@ def test_regressions_of_all_ages_are_those_with_a_mark(out: Objects) -> None:
     new(out, A)
     frame = table.frame(rows, family=pl.Series(["job"] * len(rows)))
     assert {one.id for one in history.regressions(frame, Settings())} == marked(out) == {"job/004", "job/009"}
+
+
+# -- episodes: one alarm each ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def steady(out: Objects) -> Objects:
+    """Have eight runs that are alike."""
+    put(out, *(run(day, 100) for day in range(8)))
+    assert new(out, A) == []
+    return out
+
+
+def alarms(out: Objects, *steps: int, first: int = 8, limits: Settings | None = None) -> list[int]:
+    """Report a run per night, and return the days that alarm."""
+    days = []
+    for day, step in enumerate(steps, first):
+        put(out, run(day, step, f"{day:032x}"))
+        if ids := new(out, f"{day:032x}", limits=limits):
+            assert ids == [f"job/{day:03}"]
+            days.append(day)
+    return days
+
+
+def test_a_figure_around_its_limit_alarms_once_until_three_runs_are_as_fast_as_before(steady: Objects) -> None:
+    assert alarms(steady, 112, 108, 112, 108, 108, 112, 100, 100, 100, 150) == [8, 17]
+
+
+def test_a_run_that_is_worse_than_the_alarm_by_the_limit_alarms_again(out: Objects) -> None:
+    """Small steps add up: each is compared with the alarm, not with the run before."""
+    baseline = Settings(baseline="job/000")
+    assert alarms(out, 100, 112, 118, 124, 130, 135, 111, first=0, limits=baseline) == [1, 3, 5]
+
+
+def test_the_runs_of_a_baseline_that_stay_slow_alarm_once(out: Objects) -> None:
+    assert alarms(out, 100, *[115] * 10, first=0, limits=Settings(baseline="job/000")) == [1]
+
+
+def test_the_number_of_runs_that_end_an_episode_is_that_of_new_issues(steady: Objects) -> None:
+    assert alarms(steady, 112, 108, 112, limits=Settings(fine_runs=1)) == [8, 10]
+
+
+def test_a_regression_that_nobody_announced_silences_none(steady: Objects) -> None:
+    """Lower limits alone make no news; the next run does."""
+    assert alarms(steady, 108) == []
+    assert alarms(steady, 108, first=9, limits=Settings(metrics=with_limits((), 5.0))) == [9]
+
+
+def test_history_silences_no_alarm(tmp_path: Path) -> None:
+    out = open_objects(tmp_path / "out")
+    put(out, *older(A, slow=(8,)))
+    assert new(out, A) == []
+    put(out, run(10, 130, B))
+    assert new(out, B) == ["job/010"]
+
+
+def test_an_episode_whose_night_was_killed_is_announced_by_the_next(steady: Objects) -> None:
+    put(steady, run(8, 130, B))
+    assert new(steady, B) == ["job/008"]  # killed before it announced this
+    put(steady, run(9, 130, C))
+    assert new(steady, C, B) == ["job/008"]
+    put(steady, run(10, 130, A))
+    assert new(steady, A) == []
+
+
+def test_a_run_that_other_runs_before_it_make_slow_twice_alarms_once(out: Objects) -> None:
+    put(out, *(run(day, 100) for day in range(0, 16, 4)), run(20, 130, A))
+    assert new(out, A) == ["job/020"]
+    put(out, *(run(day, 130, B) for day in (13, 14, 15, 17, 18)))
+    new(out, B)
+    assert "job/020" not in marked(out)
+    put(out, *(run(day, 100, C) for day in (1, 2, 3, 19)), *(run(day, 100, C, reported_at_ns=START + 40 * DAY) for day in (13, 14, 15)))
+    assert "job/020" not in new(out, C)
+    assert "job/020" in marked(out)
+
+
+def test_a_run_whose_files_were_replaced_alarms_again(steady: Objects) -> None:
+    assert alarms(steady, 130) == [8]
+    put(steady, run(8, 100, B, fingerprint="g"))
+    assert new(steady, B) == []
+    put(steady, run(8, 130, C, fingerprint="h"))
+    assert new(steady, C) == ["job/008"]
+
+
+@pytest.mark.parametrize("text", ["", "[", "7", "[[1]]", '[["job/008", "step", "x", ""]]', "[" * 100_000])
+def test_an_episode_alarms_once_more_if_the_index_lost_it(text: str, steady: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as lost:
+        lost.setattr("postrun.nightly.episodes.encoded", lambda episodes: text)
+        assert alarms(steady, 130) == [8]
+    assert alarms(steady, 130, 130, first=9) == [9]

@@ -66,7 +66,7 @@ def parsed(text: str) -> tuple[dict[str, str], list[Sample]]:
     for name, _, _ in samples:
         family = name if name in types else re.sub("_(sum|count)$", "", name)
         assert family in helped
-        assert types[family] == "gauge" or name != family
+        assert types[family] != "summary" or name != family
     identities = Counter((one.name, tuple(sorted(one.labels.items()))) for one in samples)
     assert max(identities.values()) == 1
     return types, samples
@@ -103,7 +103,7 @@ def test_figures_of_a_night(tmp_path: Path) -> None:
     path = tmp_path / "night.prom"
     write(path, ended(), "/data")
     types, samples = parsed(path.read_text())
-    assert {types[name] for name in types} == {"gauge", "summary"}
+    assert {types[name] for name in types} == {"gauge", "summary", "counter"}
     assert {one.labels["out"] for one in samples} == {"/data"}
     actual = values(path)
     expected = {
@@ -134,6 +134,31 @@ def test_the_last_success_outlives_nights_that_fail(tmp_path: Path) -> None:
     stopped.result.night.stopped = "more than 1 runs failed (--max-failures)"
     write(path, stopped, "o")
     assert values(path)["last_success_timestamp_seconds",] == 400
+
+
+def test_the_index_alone_keeps_the_figures_of_the_last_night(tmp_path: Path) -> None:
+    """Alerts on the findings of a night neither end nor begin."""
+    path, alone = tmp_path / "night.prom", ended(exit_code=3, at_s=1_795_250_000.0, seconds=1.0, is_night=False, waiting=2)
+    write(path, alone, "/data")
+    assert {name[0] for name in values(path)} == {"runs", "waiting_messages", "given_up_messages_total", "info"}
+    write(path, ended(waiting=5), "/data")
+    before = values(path)
+    alone.result.index.states = {"reported": 8}  # type: ignore[misc]
+    write(path, alone, "/data")
+    actual = values(path)
+    assert before.keys() == actual.keys()
+    assert {name for name in actual if actual[name] != before[name]} == {
+        ("runs", "reported"), ("runs", "failed"), ("runs", "waiting"), ("waiting_messages",),
+    }  # fmt: skip
+    write(path, alone, "/another")
+    assert ("night_exit_code",) not in values(path)
+
+
+def test_messages_that_are_given_up_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "night.prom"
+    for given_up, total in ((0, 0), (2, 2), (0, 2), (1, 3)):
+        write(path, ended(given_up=given_up, waiting=7), "o")
+        assert (values(path)["given_up_messages_total",], values(path)["waiting_messages",]) == (total, 7)
 
 
 @pytest.mark.parametrize("out", ['a"b', "a\\nb", "a\nb", 'x"} 1\npostrun_nightly_runs{out="', "é\udcff", ""])
@@ -253,10 +278,14 @@ def test_a_night_writes_both(source: Path, tmp_path: Path) -> None:
     assert (events[1]["run"], events[2]["index"], events[2]["runs"], events[3]["exit_code"]) == ("bad", str(out / "index.html"), 1, 3)
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
 
+    assert nightly(*arguments, "--index-only").exit_code == 0
+    assert values(prom) == actual
+    events = lines(log)
+
     assert nightly(*arguments, "--redact", "paths").exit_code == 0
     _, samples = parsed(prom.read_text())
     assert {one.labels["out"] for one in samples} == {"out"}
-    assert str(tmp_path) not in "".join(log.read_text().splitlines()[4:])
+    assert str(tmp_path) not in "".join(log.read_text().splitlines()[len(events) :])
     assert nightly(tmp_path / "absent", *arguments[1:]).exit_code == 4
     assert (lines(log)[-1]["event"], lines(log)[-1]["exit_code"]) == ("night_ended", 4)
 

@@ -49,7 +49,7 @@ def test_redacted_failures_contain_no_folder_or_host(source: Path, tmp_path: Pat
     assert [one["id"] for one in data["failed"]] == ["bad"]
     written = everything(tmp_path / "reports")
     assert "<title>reports: postrun nightly reports</title>" in written
-    assert data["failed"][0]["reason"].startswith("bad: ")
+    assert data["failed"][0]["reason"].startswith("nothing usable found")
     for secret in (str(tmp_path), "with blank", tmp_path.name, HOST):
         assert secret not in written, secret
         assert secret not in data["failed"][0]["reason"]
@@ -73,7 +73,7 @@ def test_a_redacted_traceback_contains_no_folder(source: Path, tmp_path: Path, m
 def test_without_redaction_reasons_are_relative_to_the_source(source: Path, tmp_path: Path) -> None:
     data = told(source, "-o", tmp_path / "reports", *OPTIONS)
     assert str(source) not in data["failed"][0]["reason"]
-    assert data["failed"][0]["reason"].startswith("bad: ")
+    assert data["failed"][0]["reason"].startswith("nothing usable found")
     assert f"<title>{tmp_path / 'reports'}: postrun nightly reports</title>" in (tmp_path / "reports/index.html").read_text()
 
 
@@ -83,6 +83,22 @@ def test_only_whole_paths_are_made_relative() -> None:
     assert reasons.relative("/x", "/") == "/x"
     assert redacted_text("/home/me/a/b on h.x and h, me", ("hosts", "users"), ("",)) == "/home/user-1/a/b on h.x and h, user-1"
     assert redacted_text("at gpu1.example and gpu1", ("hosts",), ("gpu1.example", "gpu2")) == "at node-1 and node-1"
+
+
+@pytest.mark.parametrize(
+    ("reason", "run_id", "source", "expected"),
+    [
+        ("a/b: cut off", "a/b", "/d", "cut off"),
+        ("s3://bucket/runs/a/b: a/b: cut off", "a/b", "s3://bucket/runs/", "a/b: cut off"),
+        ("/d: cut off", ".", "/d", "cut off"),
+        ("d: cut off", ".", "/x/d", "cut off"),  # with --redact
+        ("a/b/x.json: cut off", "a/b", "/d", "a/b/x.json: cut off"),
+        ("ca/b: cut off", "a/b", "/d", "ca/b: cut off"),
+        ("cut off", "a/b", "/d", "cut off"),
+    ],
+)
+def test_a_reason_does_not_repeat_its_run(reason: str, run_id: str, source: str, expected: str) -> None:
+    assert reasons.without_run(reason, run_id, source) == expected
 
 
 @pytest.mark.parametrize(
@@ -112,3 +128,11 @@ def test_a_private_folder_is_noted_if_the_mode_is_wider(
         added = "go" if mode == "0644" else "g"
         assert f"note: {tmp_path} has mode 0700, so {who} cannot read the reports; run `chmod {added}+x {tmp_path}`" in again.stderr
         assert f"note: {out} has mode" not in again.stderr
+
+
+def test_a_digest_that_readers_of_the_index_cannot_read_is_noted(source: Path, tmp_path: Path) -> None:
+    out = tmp_path / "reports"
+    assert nightly(source, "-o", out, *OPTIONS, "--format", "json", "--mode", "0644").exit_code == 0
+    done = nightly("digest", out)
+    assert done.stderr == "note: digest.html has mode 0600, and index.html next to it 0644; --mode 0644 publishes both\n"
+    assert "digest.html has mode" not in nightly("digest", out, "--mode", "0644").stderr

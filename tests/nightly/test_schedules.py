@@ -181,7 +181,7 @@ def test_the_lines_for_cron_mail_each_broken_run_once(first: int, schedules: Pat
         printed.append((done.exit_code, done.output.strip()))
     (code, text), *rest = printed
     assert (code, text.splitlines()[0]) == (3, "postrun: --fail-on: no report of bad")
-    assert text.splitlines()[1].startswith("note: bad failed: bad: nothing usable found")
+    assert text.splitlines()[1].startswith("note: bad failed: nothing usable found")
     assert rest == [(0, ""), (0, "")]
     assert indexed(out) == sorted((*RUNS, "bad"))
     done = CliRunner().invoke(main, [*shlex.split(weekly.replace("/data/reports", str(out)))[1:]], env=QUICK)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -14,7 +15,7 @@ import pytest
 from postrun.errors import InputError, PostrunError
 from postrun.ingest.object_store.objects import Objects
 from postrun.ingest.object_store.open import open_objects
-from postrun.nightly import notify
+from postrun.nightly import notify, outbox
 from postrun.nightly.addresses import Addresses
 from postrun.nightly.claims import Claims
 from postrun.nightly.event_log import night_log
@@ -97,6 +98,59 @@ def test_only_messages_that_were_not_sent_are_sent_later(out: Objects, server: S
     assert send(out, rules("jira:PERF"), [], newer) == []
 
 
+def refused(action: notify.Action) -> HttpError:
+    return HttpError("the project is archived", 403, "")
+
+
+def later(monkeypatch: pytest.MonkeyPatch, days: float) -> None:
+    """Let the clock go on."""
+    now = time.time_ns()
+    monkeypatch.setattr("time.time_ns", lambda: now + round(days * 86_400 * 10**9))
+
+
+def test_a_message_that_is_refused_for_two_weeks_is_given_up_aloud(
+    out: Objects, server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    rows = [row(name) for name in "ab"]
+    server.down = lambda action: refused(action) if action.run == "b" else None
+    send(out, rules("jira:PERF"), rows)
+    assert outbox.waiting(out) == 1
+    later(monkeypatch, 13.9)
+    (result,) = send(out, rules("jira:PERF"), [], rows)
+    assert (result["error"], "given_up" in result, outbox.waiting(out)) == ("the project is archived", False, 1)
+    later(monkeypatch, 0.2)
+    warnings: list[str] = []
+    with Claims(out) as claims, night_log(tmp_path / "log") as log:
+        messages = Sender(rules("jira:PERF"), Addresses(out), {one.id: one for one in rows}, (), warnings.append, warnings.append, log)
+        (result,) = messages.night(claims, [], ())
+    assert (result["error"], result["given_up"]) == ("the project is archived", ["issues found by IOBottleneck"])
+    assert warnings == [
+        "jira:PERF: jira:PERF: b: the project is archived; given up after 14 days. The message was: issues found by IOBottleneck"
+    ]
+    event = json.loads((tmp_path / "log").read_text().splitlines()[0])
+    assert (event["event"], event["run"], event["given_up"]) == ("ticket_given_up", "b", ["issues found by IOBottleneck"])
+    assert (list(out.list()), outbox.waiting(out)) == ([], 0)
+
+
+def test_a_message_is_tried_before_it_is_given_up(out: Objects, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if no night came for weeks."""
+    server.down = refused
+    send(out, rules("jira:PERF"), [row("a")])
+    later(monkeypatch, 60)
+    server.down = lambda action: None
+    assert "error" not in send(out, rules("jira:PERF"), [], [row("a")])[0]
+    assert list(out.list()) == []
+
+
+def test_the_age_of_messages_of_an_earlier_version_is_that_of_their_file(out: Objects, server: Server, monkeypatch: Any) -> None:
+    path = f"nights/{'0' * 32}.outbox.json"
+    out.write(path, json.dumps({"layout": "postrun.outbox/1", "messages": [MESSAGE]}).encode())
+    server.down = refused
+    assert "given_up" not in send(out, rules("jira:PERF"), [], [row("a")])[0]
+    later(monkeypatch, 14)
+    assert "given_up" in send(out, rules("jira:PERF"), [], [row("a")])[0]
+
+
 def test_a_message_that_is_sent_later_is_the_same(out: Objects, server: Server) -> None:
     rows = [replace(row(name), state="failed", reason="cut off", verdicts={}) for name in ("gpt-1", "gpt-2", "gpt-3")]
     of_rules = rules("jira:PERF", failed=True, per="family", title="{family}: {reason}")
@@ -109,6 +163,14 @@ def test_a_message_that_is_sent_later_is_the_same(out: Objects, server: Server) 
     assert sent[0].message.lines[1:] == ("Also gpt-2: there is no report: cut off", "Also gpt-3: there is no report: cut off")
 
 
+def test_messages_are_listed_with_the_ids_of_runs(out: Objects, server: Server) -> None:
+    server.down = lambda action: refused(action) if action.run == "team/b" else None
+    warnings: list[str] = []
+    rows = [replace(row(run_id), name="gpt") for run_id in ("team/a", "team/b")]
+    assert [one["run"] for one in send(out, rules("jira:PERF"), rows, warnings=warnings)] == ["team/a", "team/b"]
+    assert warnings == ["jira:PERF: jira:PERF: team/b: the project is archived"]
+
+
 def test_a_summary_of_many_is_sent_later(out: Objects, server: Server) -> None:
     rows = [row(f"r{number}") for number in range(5)]
     sent: list[notify.Action] = []
@@ -116,8 +178,9 @@ def test_a_summary_of_many_is_sent_later(out: Objects, server: Server) -> None:
     of_rules = rules("jira:PERF", limit=2)
     send(out, of_rules, rows)
     server.down = lambda action: (sent.append(action), None)[1]
-    send(out, of_rules, [], rows)
+    results = send(out, of_rules, [], rows)
     assert [action.message.run for action in sent] == ["r0", "r0", "4 runs"]
+    assert [(one.get("run"), one.get("runs")) for one in results] == [("r0", None), (None, 4)]
     assert sent[2].message.lines == tuple(f"r{number}: issues found by IOBottleneck" for number in range(1, 5))
     assert sent[2] == notify.actions(of_rules, rows, ())[1]
 
@@ -219,6 +282,7 @@ MESSAGE = {"rule": "jira:PERF", "key": "k", "run": "a", "reasons": ["slow"], "mo
             {"rule": 1}, {"key": None}, {"run": 7}, {"reasons": "slow", "run": 1}, {"reasons": []}, {"reasons": [None]}, {"more": None},
             {"number": "1"}, {"number": True},
         )),
+        json.dumps({"layout": "postrun.outbox/1", "at_ns": 1e400, "messages": [MESSAGE]}).encode(),
         json.dumps({"layout": "postrun.outbox/1", "messages": MESSAGE}).encode(),
     ],
 )  # fmt: skip
@@ -227,7 +291,7 @@ def test_a_damaged_outbox_is_named_and_ends_no_night(content: bytes, out: Object
     out.write(path, content)
     send(out, rules("jira:PERF"), [row("b")], [row("a"), row("b")], warnings)
     assert server.arrived == [("jira:PERF", "b")]
-    assert len(warnings) == 1
+    assert (len(warnings), outbox.waiting(out)) == (1, 1)
     assert f"{path}: not as postrun nightly writes it, so the messages in it are not sent; remove it" in warnings[0]
     assert [file.path for file in out.list()] == [path]
     out.write(path, json.dumps({"layout": "postrun.outbox/1", "messages": [MESSAGE]}).encode())
@@ -247,7 +311,7 @@ def test_a_message_that_cannot_be_noted_is_reported(out: Objects, server: Server
     monkeypatch.setattr(out, "write", full)
     sent = send(out, rules("jira:PERF"), [row("a")], warnings=warnings)
     assert sent == [{"rule": "jira:PERF", "to": "jira:PERF", "run": "a", "outcome": "commented"}]
-    assert warnings == ["jira:PERF: sent, but this could not be noted, so the next night sends it again: the store is full"]
+    assert warnings == ["jira:PERF: done, but this could not be noted, so the next night tries it again: the store is full"]
 
 
 def test_a_regression_of_a_run_of_an_earlier_night_is_sent_without_its_issues(out: Objects, server: Server) -> None:

@@ -68,11 +68,11 @@ def run(run_id: str, **more: Any) -> Row:
     return Row(id=run_id, **plain | more)
 
 
-def made_of(rows: list[Row], **more: Any) -> Index:
+def made_of(rows: list[Row], at_ns: int = START + 5 * DAY + DAY // 4, **more: Any) -> Index:
     settings = Settings()
     rows = sorted(rows, key=lambda row: row.id)
     full, table_rows = indexes.with_history(indexes.plain_table(rows, [None] * len(rows), [None] * len(rows), settings), settings)
-    index = indexes.index_of(rows, full, table_rows, settings, "s3://reports/all", START + 10 * DAY)
+    index = indexes.index_of(rows, full, table_rows, settings, "s3://reports/all", at_ns)
     return dataclasses.replace(index, version="0.1.0", **more)
 
 
@@ -150,6 +150,14 @@ def test_every_link_to_a_report_leads_to_its_file_whatever_it_is_called() -> Non
     assert {unquote(one.path) for one in parts} == files
 
 
+def test_labels_of_tiles_are_level_whether_they_are_links_or_not() -> None:
+    """A link has a larger box to be touched."""
+    page = index_page(made_of(small()))
+    (link,) = re.findall(r"\.tiles a\.label \{ color: var\(--accent\); (.*?) \}", page)
+    (every,) = re.findall(r"\.index \.tiles \.label \{ (.*?) \}", page)
+    assert link == every
+
+
 def test_findings_come_first_and_say_what_they_are() -> None:
     index = made_of(small())
     text = " ".join(re.sub(r"<[^>]*>", " ", index_page(index).partition("<body")[2]).split())
@@ -166,9 +174,9 @@ def test_findings_come_first_and_say_what_they_are() -> None:
     assert places == sorted(places)
 
 
-def sentence(rows: list[Row]) -> str:
-    """The headline of the page of these runs."""
-    return headline(made_of(rows)).replace("\u00a0", " ")
+def sentence(rows: list[Row], *at_ns: int) -> str:
+    """The headline of the page of these runs, written at that time."""
+    return headline(made_of(rows, *at_ns)).replace("\u00a0", " ")
 
 
 def test_a_family_shows_since_when_its_level_is_as_it_is() -> None:
@@ -189,7 +197,9 @@ def test_a_family_shows_since_when_its_level_is_as_it_is() -> None:
     assert page.count('class="t-change"') == 1
     assert "change of the level" not in index_page(made_of(small()))
     head = "No regressions, failures or new issues in 24 runs (2 in the last 36 hours)."
-    assert sentence(rows) == f"{head} 1 family stays at a worse level; gpt: step time 12.5% slower since gpt/08."
+    assert (
+        sentence(rows, START + 23 * DAY + DAY // 4) == f"{head} 1 family stays at a worse level; gpt: step time 12.5% slower since gpt/08."
+    )
     calm = [dataclasses.replace(row, id=f"a/{row.id}", name="a", step_median_ns=10**8, gpu_busy_percent=50.0) for row in rows]
     later = [dataclasses.replace(row, started_ns=(row.started_ns or 0) + DAY) for row in calm]
     assert [family.name for family in made_of([*rows, *later]).families] == ["gpt", "a"]  # although a is newer
@@ -199,14 +209,15 @@ def test_a_family_shows_since_when_its_level_is_as_it_is() -> None:
 def test_the_headline_names_the_worst_run() -> None:
     assert sentence([]) == "There are no runs yet."
     healthy = [row for row in small() if row.state == "reported" and row.id != "gpt/5"]
-    assert sentence(healthy) == "No regressions, failures or new issues in 5 runs (2 in the last 36 hours)."
+    assert sentence(healthy) == "No regressions, failures or new issues in 5 runs (1 in the last 36 hours)."
+    assert sentence(healthy, START + 90 * DAY) == "No regressions, failures or new issues in 5 runs."  # no night since
     ahead = run("ahead", started_ns=START + 3650 * DAY, reported_at_ns=START + 5 * DAY)  # by the clock of its job
     assert sentence([*healthy, ahead]) == "No regressions, failures or new issues in 6 runs (2 in the last 36 hours)."
     failed = run("bad", state="failed", reason="/data/bad: trace.json is cut off. Make it again.")
-    assert sentence([*healthy, failed]) == "Of 6 runs (2 in the last 36 hours), 1 failed. The newest failure is bad: trace.json is cut off."
+    assert sentence([*healthy, failed]) == "Of 6 runs (1 in the last 36 hours), 1 failed. The newest failure is bad: trace.json is cut off."
     verdicts = [dict.fromkeys(("IOBottleneck", "SyncBound"), verdict) for verdict in ("NoIssuesFound", "IssuesFound")]
     issues = [run(f"bert/{day}", started_ns=START + day * DAY, verdicts=verdicts[day == 3]) for day in range(4)]
-    assert sentence(issues) == "Of 4 runs (2 in the last 36 hours), 1 has new issues. The first is bert/3: IOBottleneck, SyncBound."
+    assert sentence(issues) == "Of 4 runs, 1 has new issues. The first is bert/3: IOBottleneck, SyncBound."
     slower = [
         dataclasses.replace(row, id=f"llm/{row.id}", name=f"llm-{row.name}", step_median_ns=2 * row.step_median_ns) for row in small()[:6]
     ]
