@@ -21,8 +21,8 @@ START = 1_700_000_000 * 10**9
 
 def write_runs(out: Path, first: int, last: int, families: int) -> None:
     from postrun.analysis.rules.engine.catalogue import RULES
+    from postrun.nightly.done_markers import marker
     from postrun.nightly.model import Row
-    from postrun.nightly.night import marker
 
     chance = random.Random(first)
     for number in range(first, last):

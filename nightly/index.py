@@ -21,8 +21,8 @@ import polars as pl
 
 from ..ingest.object_store.objects import ObjectInfo, Objects, ObjectStoreError
 from ..report_templates.text.look import Look
+from . import done_markers, places, reasons, table
 from . import night as nights
-from . import places, reasons, table
 from .addresses import file_of, filled, path_of
 from .families import family_of
 from .history import Family, Finding, History, Settings, history
@@ -184,7 +184,7 @@ def _etag(out: Objects) -> str | None:
 def _marker(out: Objects, path: str) -> Row | None:
     """Return the row of a marker; None also if it disappears meanwhile."""
     try:
-        return nights.read_marker(out, path)
+        return done_markers.read_marker(out, path)
     except ObjectStoreError:
         if out.head(path) is None:
             return None

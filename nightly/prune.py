@@ -15,9 +15,9 @@ from ..analysis.toolkit.wording import plural
 from ..ingest.object_store.objects import ObjectInfo, Objects
 from . import places
 from .claims import Claims
+from .done_markers import marker, read_row
 from .families import family_of
 from .model import Row
-from .night import marker, read_row
 
 PRUNED: Final = "The files of this report were removed (postrun nightly prune)."
 _LATEST: Final = re.compile(r"latest/(report\.(html|pdf|json|md|junit\.xml)|postrun\.log|profiler-reports/[^/]+)")

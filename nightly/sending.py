@@ -14,7 +14,7 @@ from ..tickets.http import TicketError, UnreachableError
 from . import notify, outbox
 from .addresses import Addresses
 from .claims import Claims
-from .night import record_ticket
+from .done_markers import record_ticket
 
 if TYPE_CHECKING:
     from .event_log import EventLog

@@ -35,8 +35,8 @@ from ..report_templates.output.render import PLACES
 from ..version import REPORT, __version__
 from . import gpu_hours, hard_limit, places, reasons
 from .discover import fingerprint
+from .done_markers import marker
 from .model import FoundRun, Row, Task
-from .night import marker
 
 if TYPE_CHECKING:
     from ..analysis.rules.engine.selection import Selection

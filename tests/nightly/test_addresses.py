@@ -13,9 +13,9 @@ from postrun.errors import UsageError
 from postrun.ingest.object_store.open import open_objects
 from postrun.nightly import addresses, notify, places, work
 from postrun.nightly.addresses import Addresses
+from postrun.nightly.done_markers import marker
 from postrun.nightly.index import Book
 from postrun.nightly.model import Row
-from postrun.nightly.night import marker
 from postrun.tickets.mail import Mailer
 from postrun.tickets.settings import Settings
 from postrun.tickets.tracker import Outcome

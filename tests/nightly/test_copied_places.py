@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from postrun.ingest.object_store.objects import Objects
 from postrun.ingest.object_store.open import open_objects
+from postrun.nightly import done_markers, places
 from postrun.nightly import night as nights
-from postrun.nightly import places
-from postrun.nightly.model import ReportOptions, Row
+from postrun.nightly.model import ReportOptions, Row, row_of
 from postrun.nightly.night import Wanted
 from small_s3 import small_s3
 from swift_server import clean_environment
@@ -22,7 +22,7 @@ from swift_server import clean_environment
 
 def plan(source: Path | str, out: Objects) -> dict[str, str]:
     wanted = Wanted(str(source), out.url, ReportOptions(), now_ns=2**62, settle_ns=0)
-    rows = [nights.row_of(json.loads(out.read(file.path))) for file in out.list("runs/")]
+    rows = [row_of(json.loads(out.read(file.path))) for file in out.list("runs/")]
     night = nights.plan(open_objects(source), out, wanted, {row.id: row for row in rows})
     return {one.run.id: one.why for one in night.decisions}
 
@@ -32,7 +32,7 @@ def report(source: Path | str, out: Objects) -> None:
     digest = places.options_digest(wanted.options)
     for decision in nights.plan(open_objects(source), out, wanted, {}).decisions:
         run = decision.run
-        out.write(places.done(run.id), nights.marker(Row(run.id, "reported", run.kind, run.fingerprint, digest, 1, 1)))
+        out.write(places.done(run.id), done_markers.marker(Row(run.id, "reported", run.kind, run.fingerprint, digest, 1, 1)))
 
 
 @pytest.fixture
@@ -62,9 +62,9 @@ def test_a_report_of_an_earlier_version_is_that_of_its_run(source: Path, tmp_pat
         at = (source / name / "x.pt.trace.json").stat()
         version = f'"{at.st_ino + (name == "b"):x}-{at.st_size:x}-{at.st_mtime_ns:x}"'
         text = f"{name}/x.pt.trace.json\0{at.st_size}\0{version}\n"
-        row = nights.read_row(out, name)
+        row = done_markers.read_row(out, name)
         assert row is not None
-        out.write(places.done(name), nights.marker(replace(row, fingerprint=hashlib.sha256(text.encode()).hexdigest())))
+        out.write(places.done(name), done_markers.marker(replace(row, fingerprint=hashlib.sha256(text.encode()).hexdigest())))
     assert plan(source, out) == {"a": "unchanged", "b": "changed"}
 
 

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from postrun.analysis.run.goodput import PARTS
 from postrun.ingest.object_store.open import open_objects
-from postrun.nightly import digest_files, digest_text, places
-from postrun.nightly import night as nights
+from postrun.nightly import digest_files, digest_text, done_markers, places
 from postrun.nightly.digest import CAUSES, LOST, Digest, digest, job_of
 from postrun.nightly.gpu_hours import column
 from postrun.nightly.history import Settings
@@ -375,7 +374,7 @@ def test_figures_of_one_run_are_one_line() -> None:
 def filled(out: Path, *rows: Row) -> Path:
     objects = open_objects(out)
     for row in rows:
-        objects.write(places.done(row.id), nights.marker(row))
+        objects.write(places.done(row.id), done_markers.marker(row))
     return out
 
 

@@ -17,9 +17,8 @@ import pytest
 import small_runs as small
 from postrun.ingest.object_store.objects import ObjectStoreError
 from postrun.ingest.object_store.open import open_objects
+from postrun.nightly import done_markers, partials, places
 from postrun.nightly import index as indexes
-from postrun.nightly import night as nights
-from postrun.nightly import partials, places
 from postrun.nightly import table as tables
 from postrun.nightly.claims import Claims
 from postrun.nightly.index import Book
@@ -83,7 +82,7 @@ def test_a_forged_marker_counts_as_none_and_is_named(tmp_path: Path, forged: byt
     book = Book()
     assert book.known(out) == {}
     assert [line.partition(": ")[0] for line in book.refused] == [str(tmp_path / "runs" / "run" / "done.json")]
-    assert nights.read_row(out, "run") is None
+    assert done_markers.read_row(out, "run") is None
     book.write(out, {})
     page = (tmp_path / "index.html").read_text()
     assert "evil.example" not in page

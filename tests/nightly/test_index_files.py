@@ -21,6 +21,7 @@ from postrun.nightly import index as indexes
 from postrun.nightly import night as nights
 from postrun.nightly import places, summary, table
 from postrun.nightly.claims import Claims
+from postrun.nightly.done_markers import marker
 from postrun.nightly.history import Settings
 from postrun.nightly.index import Book
 from postrun.nightly.metrics import with_limits
@@ -58,7 +59,7 @@ def reported(number: int, **more: Any) -> Row:
 
 def mark(out: Objects, *rows: Row) -> None:
     for row in rows:
-        out.write(places.done(row.id), nights.marker(row))
+        out.write(places.done(row.id), marker(row))
 
 
 class Counting:
@@ -133,7 +134,7 @@ def test_rows_come_back_from_parquet_as_they_were(rows: list[Row]) -> None:
     assert all(map(table.sound, rows))
     back = table.rows_of(pl.read_parquet(io.BytesIO(table.encoded(table.frame(rows)))))
     assert back == rows
-    assert [json.loads(nights.marker(one)) for one in back] == [json.loads(nights.marker(one)) for one in rows]
+    assert [json.loads(marker(one)) for one in back] == [json.loads(marker(one)) for one in rows]
 
 
 def test_other_tools_read_the_table(out: Counting, tmp_path: Path) -> None:
@@ -198,14 +199,14 @@ def test_a_table_of_another_layout_is_no_cache(out: Counting, monkeypatch: pytes
 
 
 @pytest.mark.parametrize(
-    "marker",
-    [b"", b"[]", b'{"id": "x"}', b'{"id": "other/place"}', nights.marker(reported(1)).replace(b"100000000", b'"fast"'),
-     nights.marker(reported(1)).replace(b'"gpus": 8', b'"gpus": 9223372036854775808'), nights.marker(reported(1)).replace(b"61.5", b"NaN"),
-     nights.marker(reported(1)).replace(b'"NoIssuesFound"', b"3"), nights.marker(reported(1)).replace(b'"reported"', b'"lost"')],
+    "data",
+    [b"", b"[]", b'{"id": "x"}', b'{"id": "other/place"}', marker(reported(1)).replace(b"100000000", b'"fast"'),
+     marker(reported(1)).replace(b'"gpus": 8', b'"gpus": 9223372036854775808'), marker(reported(1)).replace(b"61.5", b"NaN"),
+     marker(reported(1)).replace(b'"NoIssuesFound"', b"3"), marker(reported(1)).replace(b'"reported"', b'"lost"')],
 )  # fmt: skip
-def test_a_damaged_marker_is_none(out: Counting, marker: bytes) -> None:
+def test_a_damaged_marker_is_none(out: Counting, data: bytes) -> None:
     mark(out, reported(0))
-    out.write(places.done("job/0001"), marker)
+    out.write(places.done("job/0001"), data)
     assert night(out).total == 1
     assert list(index_json(out)) == ["job/0000"]
 
@@ -265,7 +266,7 @@ def test_runs_whose_source_is_gone_are_listed(out: Counting) -> None:
 
 def test_rows_of_older_markers_and_tables_are_read(out: Counting) -> None:
     """They lack later columns; a table without these is not used as a cache."""
-    old = json.loads(nights.marker(reported(1)))
+    old = json.loads(marker(reported(1)))
     for name in ("gpu_busy_percent", "gpu_active_derived", "allocated_ns", "cost_per_step"):
         del old[name]
     out.write(places.done("job/0001"), json.dumps(old).encode())

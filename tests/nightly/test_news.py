@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from postrun.cli import main
 from postrun.ingest.object_store.objects import Objects
 from postrun.ingest.object_store.open import open_objects
-from postrun.nightly import history, places, table
-from postrun.nightly import night as nights
+from postrun.nightly import done_markers, history, places, table
 from postrun.nightly.history import Settings
 from postrun.nightly.index import Book
 from postrun.nightly.metrics import with_limits
@@ -43,7 +42,7 @@ def run(day: int, step: int, night: str | None = A, **more: Any) -> Row:
 
 def put(out: Objects, *rows: Row) -> None:
     for row in rows:
-        out.write(places.done(row.id), nights.marker(row))
+        out.write(places.done(row.id), done_markers.marker(row))
 
 
 def new(out: Objects, *mine: str, others: Sequence[str] = (), limits: Settings | None = None) -> list[str]:

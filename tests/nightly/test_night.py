@@ -19,10 +19,10 @@ from flaky_objects import FlakyObjects
 from postrun.errors import InputError
 from postrun.ingest.object_store.objects import ChangedError, Objects, ObjectStoreError
 from postrun.ingest.object_store.open import open_objects
+from postrun.nightly import done_markers, places, shards
 from postrun.nightly import night as nights
-from postrun.nightly import places, shards
 from postrun.nightly.claims import Claims
-from postrun.nightly.model import ReportOptions, Row, Task
+from postrun.nightly.model import ReportOptions, Row, Task, row_of
 from postrun.nightly.night import Night, Wanted
 from postrun.version import REPORT, __version__
 
@@ -73,7 +73,7 @@ class Work:
             )  # fmt: skip
             if isinstance(problem, str):
                 return replace(row, state="failed", reason=problem, of_machine=True)
-            self.out.write(places.done(task.run.id), nights.marker(row))
+            self.out.write(places.done(task.run.id), done_markers.marker(row))
             return row
         finally:
             with self.lock:
@@ -103,7 +103,7 @@ def known(out: Objects) -> dict[str, Row]:
     results = {}
     for info in out.list("runs/"):
         if info.path.endswith("/done.json"):
-            row = nights.row_of(json.loads(out.read(info.path)))
+            row = row_of(json.loads(out.read(info.path)))
             results[row.id] = row
     return results
 
@@ -273,7 +273,7 @@ def test_a_report_without_its_marker_is_made_again(source: Path, out: Objects) -
     night, _ = go(source, out)
     out.delete("runs/run2/done.json")
     out.write("runs/run4/done.json", b'{"id": "run4", "sta')
-    rows = {run_id: row for run_id, row in ((f"run{i}", nights.read_row(out, f"run{i}")) for i in range(6)) if row}
+    rows = {run_id: row for run_id, row in ((f"run{i}", done_markers.read_row(out, f"run{i}")) for i in range(6)) if row}
     assert rows.keys() == {"run0", "run1", "run3", "run5"}
     asked = wanted(source, out)
     night = nights.plan(open_objects(source), out, asked, rows)
@@ -358,8 +358,8 @@ def test_shards_divide_the_runs(source: Path, out: Objects) -> None:
 def test_tickets_of_a_run_survive_its_next_report(source: Path, out: Objects) -> None:
     """They link to latest/, which the next report replaces."""
     go(source, out)
-    nights.record_ticket(out, known(out)["run1"], "jira:PERF 12")
-    nights.record_ticket(out, replace(known(out)["run1"], fingerprint="another"), "jira:PERF 13")  # reported again meanwhile
+    done_markers.record_ticket(out, known(out)["run1"], "jira:PERF 12")
+    done_markers.record_ticket(out, replace(known(out)["run1"], fingerprint="another"), "jira:PERF 13")  # reported again meanwhile
     asked = wanted(source, out, force=True)
     due = next(one for one in nights.plan(open_objects(source), out, asked, known(out)).decisions if one.run.id == "run1")
     with Claims(out) as claims:
@@ -371,7 +371,7 @@ def test_another_version_redoes_reports_only_if_asked(source: Path, out: Objects
     """An upgrade makes no run due, except those that failed before."""
     go(source, out)
     failed = replace(known(out)["run2"], state="failed", reason="the file is cut", folder=None)
-    out.write(places.done("run2"), nights.marker(failed))
+    out.write(places.done("run2"), done_markers.marker(failed))
     monkeypatch.setattr(nights, "__version__", "0.2.0")
     night = nights.plan(open_objects(source), out, wanted(source, out, redo=True), known(out))
     assert {run for run, why in whys(night).items() if why != "unchanged"} == {"run2"}
@@ -380,7 +380,7 @@ def test_another_version_redoes_reports_only_if_asked(source: Path, out: Objects
     assert {run: why for run, why in whys(night).items() if why != "unchanged"} == {"run2": "failed before"}
     night = nights.plan(open_objects(source), out, wanted(source, out, redo=True), known(out))
     assert {why for run, why in whys(night).items() if run != "run2"} == {"earlier version"}
-    out.write(places.done("run3"), nights.marker(replace(known(out)["run3"], folder=None, written=())))  # pruned
+    out.write(places.done("run3"), done_markers.marker(replace(known(out)["run3"], folder=None, written=())))  # pruned
     night = nights.plan(open_objects(source), out, wanted(source, out, redo=True), known(out))
     assert whys(night)["run3"] == "unchanged"
 

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from postrun.ingest.object_store.objects import ObjectInfo, Objects
 from postrun.ingest.object_store.open import open_objects
-from postrun.nightly import night as nights
-from postrun.nightly import places
+from postrun.nightly import done_markers, places
 from postrun.nightly.discover import found_runs
 from postrun.nightly.history import Settings
 from postrun.nightly.index import Book
@@ -37,7 +36,7 @@ def run(day: int, step: int, night: str = A, **more: Any) -> Row:
 def new(out: Objects, *rows: Row) -> list[str]:
     """Report runs in a night, and return those that alarm."""
     for row in rows:
-        out.write(places.done(row.id), nights.marker(row))
+        out.write(places.done(row.id), done_markers.marker(row))
     book = Book(Settings())
     return [one.id for one in book.write(out, book.known(out), Turn(frozenset({rows[-1].night or ""}))).new]
 

@@ -14,8 +14,7 @@ from postrun.cli import main
 from postrun.ingest.object_store.folder import Folder
 from postrun.ingest.object_store.objects import Objects, ObjectStoreError
 from postrun.ingest.object_store.open import open_objects
-from postrun.nightly import night as nights
-from postrun.nightly import outbox, places
+from postrun.nightly import done_markers, outbox, places
 from postrun.nightly.claims import Claims
 from postrun.nightly.model import Row
 from postrun.nightly.prune import PRUNED, Policy, plan, remove, reports_of
@@ -31,7 +30,7 @@ def put(out: Objects, run_id: str, day: int, *, versions: int = 1, size: int = 1
     out.write(f"{places.latest_folder(run_id)}/report.html", b"x" * size)
     base: dict[str, Any] = {"state": "reported", "kind": "traces", "fingerprint": "f", "options": "o", "bytes": 1, "files": 1}
     row = Row(id=run_id, folder=folder, written=("report.html",), **base | {"started_ns": day * DAY} | more)
-    out.write(places.done(run_id), nights.marker(row))
+    out.write(places.done(run_id), done_markers.marker(row))
     return row
 
 

@@ -121,5 +121,5 @@ def test_a_store_with_a_log_next_to_it_fails_alone(source: Path, tmp_path: Path)
     (source / "stored" / "run.duckdb.wal").write_bytes(b"x")
     answer = told(source, "-o", tmp_path / "out", "--run-stores", *OPTIONS)
     reasons = {one["id"]: one["reason"] for one in answer["failed"]}
-    assert "stored/run.duckdb: has a write-ahead log next to it (run.duckdb.wal)" in reasons["stored/run.duckdb"]
+    assert reasons["stored/run.duckdb"].startswith("has a write-ahead log next to it (run.duckdb.wal)")
     assert answer["reported"] == ["traced"]
