@@ -122,7 +122,8 @@ def _last(calls: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
     """Return the process that causes most of the exposed waiting, and that time.
 
     Columns: ``by``, last, ``caused``."""
-    caused = calls.filter(pl.col("last").is_not_null()).group_by(*by, "last").agg(caused=pl.col("exposed_waiting").sum())
+    late = calls.select(*by, "last", "exposed_waiting").drop_nulls("last")
+    caused = late.group_by(*by, "last").agg(caused=pl.col("exposed_waiting").sum())
     return caused.sort("caused", "last", descending=[True, False]).unique(list(by), keep="first", maintain_order=True)
 
 
@@ -186,13 +187,15 @@ class Lead:
 
 def lead(store: Store, calls: pl.DataFrame, processes: Sequence[int]) -> Lead | None:
     """Return the group of calls of these processes with the largest exposed time."""
-    calls = calls.filter(pl.col("process").is_in(processes), pl.col("exposed") > 0)
-    if calls.is_empty():
+    of_processes = pl.col("process").is_in(processes), pl.col("exposed") > 0
+    exposed = calls.select(*LEAD, "process", "exposed").filter(of_processes)  # all columns would be a copy of the calls
+    if exposed.is_empty():
         return None
-    groups = calls.group_by(LEAD).agg(pl.col("exposed").sum()).with_columns(together=pl.col("exposed").sum().over(LEAD[:-1]))
+    groups = exposed.group_by(LEAD).agg(pl.col("exposed").sum()).with_columns(together=pl.col("exposed").sum().over(LEAD[:-1]))
     top = groups.sort("together", "exposed", *LEAD, descending=[True, True, *(False for _ in LEAD)], nulls_last=True).head(1)
     top = top.drop("together")
-    top_calls = calls.join(top.select(LEAD), on=LEAD, how="semi", nulls_equal=True)
+    alike = (pl.col(name).eq_missing(pl.lit(value, top.schema[name])) for name, value in top.select(LEAD).row(0, named=True).items())
+    top_calls = calls.filter(*of_processes, *alike)
     known = top_calls.select("group", "last", "exposed", "exposed_waiting").drop_nulls("exposed_waiting")
     varied = top_calls.filter(pl.col("exposed_waiting").is_null(), pl.col("bytes").is_not_null(), pl.col("equal") >= _EQUAL_CALLS)
     exposed_ns = int(top_calls["exposed"].sum())
@@ -216,7 +219,7 @@ def lead(store: Store, calls: pl.DataFrame, processes: Sequence[int]) -> Lead | 
         largest=int(top_calls["bytes"].max()) if sized else None,  # type: ignore[arg-type]
         time_ns=int(top_calls["duration"].sum()),
         exposed_ns=exposed_ns,
-        of_ns=int(calls["exposed"].sum()),
+        of_ns=int(exposed["exposed"].sum()),
         known_ns=int(known["exposed"].sum()),
         waiting_ns=int(known["exposed_waiting"].sum()),
         excess_ns=int(varied.select(pl.min_horizontal("exposed", pl.col("duration") - pl.col("fastest")).sum()).item()),
