@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +21,11 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT]
 os.environ["PYTHONSAFEPATH"] = "1"
 
-# "quick" (make test) and "full" (make test-slow) repeat exactly from run to run and do not fail on a slow machine; "brief" is for a
-# make test that make test-slow follows (.ci/run); "search" looks for new counterexamples: HYPOTHESIS_PROFILE=search make test-slow.
-# example_counts.py scales tests that set a number of their own.
+# "quick" (make test) and "full" (make test-slow) repeat exactly from run to run and do not fail on a slow machine; "search" looks for new
+# counterexamples: HYPOTHESIS_PROFILE=search make test-slow. example_counts.py scales tests that set a number of their own.
 TOLERANT: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "print_blob": True}
 settings.register_profile("full", derandomize=True, max_examples=50, database=None, **TOLERANT)
 settings.register_profile("quick", settings.get_profile("full"), max_examples=10)
-settings.register_profile("brief", settings.get_profile("full"), max_examples=1)
 settings.register_profile("search", max_examples=2000, **TOLERANT)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
@@ -62,13 +60,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=rank)
 
 
-def pytest_collection_finish() -> None:
-    """Exclude thousands of collected tests from garbage collection.
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Turn garbage collection off during collection, and exclude the tests from it.
 
-    They live to the end, and each report of a night ends with a full collection.
+    They live to the end: each garbage collection while they are collected looks through all of them in vain, and each report of a night
+    ends with a full one.
     """
-    gc.collect()
-    gc.freeze()
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.collect()
+        gc.freeze()
 
 
 def pytest_unconfigure() -> None:

@@ -31,7 +31,7 @@ _HTTP_TIME = "Fri, 20 Nov 2026 06:00:00 GMT"
 @dataclass
 class SmallS3:
     """``buckets``: key to bytes. ``seen``: the access keys of all requests. ``listed``: the queries of all listings. ``wait_s``: before
-    each answer to a signed request."""
+    each answer to a signed request. ``most``: keys and folders of a page."""
 
     endpoint: str = ""
     keys: set[str] | None = None
@@ -39,6 +39,7 @@ class SmallS3:
     seen: set[str] = field(default_factory=set)
     listed: list[dict[str, str]] = field(default_factory=list)
     wait_s: float = 0.0
+    most: int = 1000
     lock: Any = field(default_factory=threading.Lock)
 
 
@@ -95,7 +96,7 @@ class _Handler(BaseHTTPRequestHandler):
         objects, name, query = asked
         if "list-type" in query:
             self.state.listed.append(query)
-            self._answer(200, _listing(objects, query))
+            self._answer(200, _listing(objects, query, self.state.most))
         elif name not in objects:
             self._answer(404, _error("NoSuchKey"))
         else:
@@ -140,8 +141,8 @@ def _error(code: str) -> bytes:
     return f"<Error><Code>{code}</Code></Error>".encode()
 
 
-def _listing(objects: dict[str, bytes], query: dict[str, str]) -> bytes:
-    prefix, most = query.get("prefix", ""), int(query.get("max-keys", "1000"))
+def _listing(objects: dict[str, bytes], query: dict[str, str], most: int) -> bytes:
+    prefix, most = query.get("prefix", ""), min(int(query.get("max-keys", "1000")), most)
     delimiter, after = query.get("delimiter", ""), query.get("continuation-token", query.get("start-after", ""))
     is_encoded = query.get("encoding-type") == "url"
 
