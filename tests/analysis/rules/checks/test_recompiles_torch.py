@@ -41,7 +41,7 @@ def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         pytest.skip("no C++ compiler, which inductor needs")
     folder = tmp_path_factory.mktemp("compile")
     environment = {
-        **os.environ, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", "TORCH_TRACE": str(folder / "log"),
+        **os.environ, "OMP_NUM_THREADS": "1", "TORCH_TRACE": str(folder / "log"),
         "TORCHINDUCTOR_CACHE_DIR": str(folder / "cache"), "TORCHINDUCTOR_COMPILE_THREADS": "1",
     }  # fmt: skip
     trace = folder / "rank0.trace.json"
