@@ -65,5 +65,6 @@ def nothing_usable(paths: Sequence[str | Path], files: Sequence[InputFile], note
         lines.append(f"  ... and {len(files) - _LISTED} more")
     looked = "\n".join(["Looked at:", *lines]) if lines else "There is no file in it."
     recognized = any(file.format is not None for file in files) or (bool(files) and all(file.problem is not None for file in files))
-    read = "" if recognized else f"\nWhat is read: {KNOWN}. Give a file or folder of that kind."
+    end = "." if lines else ""
+    read = "" if recognized else f"{end}\nWhat is read: {KNOWN}. Give a file or folder of that kind."
     return InputError(f"{sources}: nothing usable found. {looked}{read}")

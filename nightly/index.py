@@ -21,7 +21,7 @@ import polars as pl
 
 from ..ingest.object_store.objects import ObjectInfo, Objects, ObjectStoreError
 from ..report_templates.text.look import Look
-from . import done_markers, places, reasons, table
+from . import done_markers, not_read, places, reasons, table
 from . import night as nights
 from .addresses import file_of, filled, path_of
 from .families import family_of
@@ -69,16 +69,24 @@ class Book:
     def known(self, out: Objects) -> Mapping[str, Row]:
         """Return the rows of all done-markers."""
         self._known = read_known(out, self._known)
-        for marker in self._known.refused:
-            line = f"{marker}: not as postrun nightly writes it, so the run counts as not reported"
+        lines = [f"{marker}: not as postrun nightly writes it, so the run counts as not reported" for marker in self._known.refused]
+        if not self._known.kept.usable:
+            lines.append(f"{out.place(PARQUET)}: not as this version of postrun nightly writes it, so the next index replaces it unread")
+        for line in lines:
             if line not in self.refused and len(self.refused) < _MOST_REFUSED:
                 self.refused.append(line)
         return self._known.rows
 
-    def write(self, out: Objects, rows: Mapping[str, Row], turn: Turn = Turn()) -> Index:  # noqa: B008  (frozen)
+    def write(
+        self,
+        out: Objects,
+        rows: Mapping[str, Row],
+        turn: Turn = Turn(),  # noqa: B008  (frozen)
+        seen: not_read.Seen = not_read.Seen(),  # noqa: B008  (frozen)
+    ) -> Index:
         """Write the index: the rows of :meth:`known`, changed as in ``rows``.
 
-        ``turn``: the nights whose runs are announced after that."""
+        ``turn``: the nights whose runs are announced after that. ``seen``: the files that this night leaves out."""
         known = self._known or read_known(out, None)
         over = {run_id: row for run_id, row in rows.items() if known.rows.get(run_id) is not row}
         new: dict[tuple[str, str | None], Finding] = {}
@@ -90,7 +98,7 @@ class Book:
                 # The result of another night is newer than this night's row of the same run.
                 over = {run_id: row for run_id, row in over.items() if known.rows.get(run_id) == before.rows.get(run_id)}
             self._known = known
-            index = self._written(out, known, over, turn, new, dropped)
+            index = self._written(out, known, over, turn, seen, new, dropped)
             if index is not None:
                 return index
         raise ObjectStoreError(
@@ -104,6 +112,7 @@ class Book:
         known: Known,
         over: Mapping[str, Row],
         turn: Turn,
+        seen: not_read.Seen,
         new: dict[tuple[str, str | None], Finding],
         dropped: set[str],
     ) -> Index | None:
@@ -124,7 +133,8 @@ class Book:
         plain = plain_table(rows, versions, [noted_ns.get(row.id) for row in rows], self.settings)
         changes = news(known.kept, known.rows, plain, self.settings, turn)
         full, past = with_history(plain, self.settings, [*new.values(), *changes.regressions])
-        data = table.encoded(full, changes.waiting, changes.first_report_ns, changes.episodes)
+        left_out = not_read.merged(known.kept.left_out, seen, now, now - _OPEN_NS)
+        data = table.encoded(full, changes.waiting, changes.first_report_ns, changes.episodes, left_out)
         if not out.replace(PARQUET, data, known.kept.etag):
             return None
         new |= {(one.id, one.metric): one for one in changes.alarms}
@@ -132,6 +142,7 @@ class Book:
         generated = self.generated_at_ns if self.generated_at_ns is not None else now
         title = reasons.last_part(out.url) if self.redact else out.url
         index = index_of(rows, full, past, self.settings, title, generated, self.base_url, tuple(new.values()), tuple(sorted(dropped)))
+        index = replaced(index, left_out=tuple(left_out))
         del full
         out.write(JSON, to_json(index), content_type="application/json")
         from .page import index_page
@@ -279,6 +290,7 @@ def to_json(index: Index) -> bytes:
     text.append(_part("failed", ({"id": row.id, "reason": row.reason} for row in index.failed[:JSON_RUNS])))
     text.append(_part("gone", index.gone))
     text.append(_part("dropped", index.dropped))
+    text.append(_part("left_out", index.left_out))
     if (alone := index.alone_told) is not None:
         text.append(f',\n "note": {json.dumps("; ".join(alone), ensure_ascii=False)}')
     text.append(f',\n "alone_total": {len(index.alone)}')

@@ -18,7 +18,8 @@ class Index:
     """The data of index.json and the page. ``rows``: the newest, newest first; ``failed``: of all runs. ``added``: the columns ADDED, by
     id. ``alone``: of all runs, those whose family has no other run. ``base_url``: template of addresses (addresses.py); None: relative.
     ``new``: the regressions that alarm (news.py). ``gone``: ids of the runs gone from the source; ``dropped``: ids of the
-    runs without a report that left the index with this write, because no night finds them anymore."""
+    runs without a report that left the index with this write, because no night finds them anymore. ``left_out``: a line for each file
+    that nights do not read (not_read.py)."""
 
     generated_at_ns: int
     version: str
@@ -37,6 +38,7 @@ class Index:
     new: tuple[Finding, ...] = ()
     gone: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
     @property
     def alone_told(self) -> tuple[str, str] | None:

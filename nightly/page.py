@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 TITLE: Final = "Nightly reports"
 _MOST_LINES: Final = 25  # of each kind of finding
 _MOST_ALONE: Final = 200  # runs without a family
+_MOST_LEFT_OUT: Final = 5  # files
 _HINTS: Final = {
     "Step time": "median time from the end of the GPU work of one step to that of the next, so waits between steps count; without GPU work"
     " the step's duration on the host. The report shows the same number",
@@ -96,6 +97,7 @@ def index_page(index: Index, look: Look | None = None, *, most_runs: int = 1_000
         tiles=tiles(index),
         anchors={"runs", *(group.id for group in groups)},
         groups=groups,
+        not_read=_not_read(index),
         cards=[_card(family, anchors[family.name], index.findings) for family in families],
         changed=any(family.change_points for family in families),
         families_total=index.families_total - len(index.alone),
@@ -143,6 +145,15 @@ def _groups(index: Index, anchors: dict[str, str]) -> list[Group]:
         for id, title, sign, mark, found in groups
         if found
     ]
+
+
+def _not_read(index: Index) -> list[Group]:
+    lines = []
+    for line in index.left_out[:_MOST_LEFT_OUT]:
+        path, _, reason = line.partition(": ")
+        lines.append(Line(clip(path, 160), None, "", None, ended(reason, 600)))
+    title = f"Files that are not read ({count(len(index.left_out))})"
+    return [Group("left-out", title, "– left out", "v-none", tuple(lines), len(index.left_out) - len(lines))] if lines else []
 
 
 def _line(index: Index, findings: Sequence[Finding], row: Row | None, anchors: dict[str, str]) -> Line:

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ..errors import InputError
-from ..ingest.object_store.objects import Objects
+from ..ingest.object_store.objects import ObjectInfo, Objects
 from ..ingest.object_store.open import open_objects
 from ..ingest.object_store.urls import is_url
 from . import night as nights
-from . import places, reasons, unannounced
+from . import not_read, places, reasons, unannounced
 from .claims import Claims, creates_once
-from .model import Row, Task
+from .model import FoundRun, Row, Task
 from .night import Night, Wanted
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Parts:
     regressions that are new in it."""
 
     known: Callable[[Objects], Mapping[str, Row]]
-    index: Callable[[Objects, Mapping[str, Row], Turn], Index]
+    index: Callable[[Objects, Mapping[str, Row], Turn, not_read.Seen], Index]
     executor: Callable[[], AbstractContextManager[Executor]]
     work: Callable[[Task], Row]
     refused: Sequence[str] = ()
@@ -128,7 +128,7 @@ def full_night(
         with unannounced.of_ended_nights(out, claims) as ended:
             with claims.alone(INDEX_CLAIM):
                 rows = everything(parts.known(out), night)
-                written = parts.index(out, rows, _turn(out, ended | {claims.night}))
+                written = parts.index(out, rows, _turn(out, ended | {claims.night}), _left_out(night, wanted))
             ids = {row.id for row in night.rows}
             taken_over = tuple(row for row in unannounced.rows_of(rows.values(), ended) if row.id not in ids)
             yield Result(night, rows, written, claims, (*night.not_read, *parts.refused), once, taken_over)
@@ -145,7 +145,7 @@ def index_only(wanted: Wanted, parts: Parts, announces: bool = False) -> Iterato
     with Claims(out) as claims, unannounced.of_ended_nights(out, claims) if announces else nullcontext(nobody) as ended:
         with claims.alone(INDEX_CLAIM):
             rows = everything(parts.known(out), night)
-            written = parts.index(out, rows, _turn(out, ended))
+            written = parts.index(out, rows, _turn(out, ended), _left_out(night, wanted))
         taken_over = tuple(unannounced.rows_of(rows.values(), ended))
         yield Result(Night(gone=night.gone), rows, written, claims, tuple(parts.refused), taken_over=taken_over)
 
@@ -154,6 +154,19 @@ def _turn(out: Objects, mine: frozenset[str] = frozenset()) -> Turn:
     from .news import Turn
 
     return Turn(mine, lambda: unannounced.at_work(out, mine))
+
+
+def _left_out(night: Night, wanted: Wanted) -> not_read.Seen:
+    """Return the lines of a night as the index may show them."""
+    part = (wanted.shard, wanted.since_ns, wanted.until_ns, wanted.prefixes) != (None, None, None, None)
+    return not_read.Seen(tuple(_lines(night, wanted)), not part and not night.source_is_empty)
+
+
+def _lines(night: Night, wanted: Wanted) -> Iterator[str]:
+    for line in night.not_read:
+        path = line.partition(": ")[0]
+        run = FoundRun(path, "traces", (ObjectInfo(path, 0, None, 0),), True, "")
+        yield reasons.written(line, run, wanted.source, wanted.out, wanted.options.redact)
 
 
 def everything(known: Mapping[str, Row], night: Night) -> dict[str, Row]:

@@ -27,8 +27,8 @@ _TICKETS_CLAIM: Final = f"{outbox.FOLDER}/tickets.claim.json"
 @dataclass(slots=True)
 class Sender:
     """``tell`` receives a line for each message that is sent, ``warn`` one for each problem. ``rows``: of all runs in the index. ``sent``:
-    the outcome of each message, or its error; if it is given up, also its lines. A server that does not answer gets one message, so that no
-    night waits minutes for each other one."""
+    the outcome of each message, or its error; if it is given up, also its lines. ``damaged``: outboxes that cannot be read. A server that
+    does not answer gets one message, so that no night waits minutes for each other one."""
 
     rules: Sequence[notify.Rule]
     addresses: Addresses
@@ -38,6 +38,7 @@ class Sender:
     warn: Callable[[str], None]
     log: EventLog
     sent: list[dict[str, Any]] = field(default_factory=list)
+    damaged: int = 0
     unreachable: set[str] = field(default_factory=set)
 
     def night(self, claims: Claims, rows: Sequence[Row], regressions: Sequence[Finding]) -> list[dict[str, Any]]:
@@ -59,6 +60,7 @@ class Sender:
     def _earlier(self, box: outbox.Outbox, claims: Claims) -> None:
         file = box.out.place(box.path)
         if box.damaged:
+            self.damaged += 1
             self.warn(f"{file}: not as postrun nightly writes it, so the messages in it are not sent; remove it")
         names = {rule.name for rule in self.rules}
         for entry in list(box.entries):

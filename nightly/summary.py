@@ -33,8 +33,8 @@ _LENGTH: Final = 200
 _MOST_FAILED: Final = 20
 _NAMED: Final = 5
 NOT_ONCE: Final = (
-    "the store of --out ignores conditional writes (If-None-Match), so nights at the same time report runs twice; start one at a time, or"
-    " use a store that knows them"
+    "the store of --out ignores conditional writes (If-None-Match; in Google Cloud Storage x-goog-if-generation-match), so nights at the"
+    " same time report runs twice; start one at a time, or use a store that knows them"
 )
 
 

@@ -17,7 +17,7 @@ import polars as pl
 from ..analysis.rules.engine.catalogue import PROFILER_REPORT, RULES
 from ..errors import InputError
 from ..ingest.object_store.objects import Objects
-from . import episodes, places
+from . import episodes, not_read, places
 from .model import Row, State
 
 VERSION: Final = "1"  # of the table; a table of another version is not used as a cache
@@ -26,6 +26,7 @@ _WAITING: Final = "postrun.waiting"
 _NANOSECONDS: Final = re.compile(r"[0-9]{1,18}|[0-8][0-9]{18}")
 _FIRST_REPORT: Final = "postrun.first_report_ns"
 _EPISODES: Final = "postrun.episodes"
+_LEFT_OUT: Final = "postrun.left_out"
 _NIGHT: Final = re.compile(r"[0-9a-f]{32}")
 _LAYOUT: Final = "postrun.index"
 _STATES: Final = get_args(State)
@@ -49,7 +50,8 @@ class Kept:
     """The content of an index.parquet. ``markers``: version -> row of a run, by its id. ``open``: rows without a marker, and when they were
     written. ``etag``: of the file; None if it does not exist. ``waiting``: ids of nights that had not announced their runs (news.py).
     ``first_report_ns``: when the first report was made, also if it has been made again or forgotten since.
-    ``episodes``: of regressions (episodes.py)."""
+    ``episodes``: of regressions (episodes.py). ``left_out``: lines about files (not_read.py). ``usable``: false if the file is
+    damaged, or another program or version of postrun wrote it."""
 
     etag: str | None
     markers: Mapping[str, tuple[str, Row]]
@@ -57,6 +59,8 @@ class Kept:
     waiting: frozenset[str] = frozenset()
     first_report_ns: int | None = None
     episodes: episodes.Episodes = field(default_factory=dict)
+    left_out: not_read.Lines = field(default_factory=dict)
+    usable: bool = True
 
 
 def frame(rows: Sequence[Row], **more: pl.Series) -> pl.DataFrame:
@@ -110,13 +114,18 @@ def rows_of(table: pl.DataFrame) -> list[Row]:
 
 
 def encoded(
-    table: pl.DataFrame, waiting: Iterable[str] = (), first_report_ns: int | None = None, known: episodes.Episodes = MappingProxyType({})
+    table: pl.DataFrame,
+    waiting: Iterable[str] = (),
+    first_report_ns: int | None = None,
+    known: episodes.Episodes = MappingProxyType({}),
+    left_out: not_read.Lines = MappingProxyType({}),
 ) -> bytes:
     """Encode a table as Parquet, with bytes that are unique to this writer.
 
-    ``waiting``, ``first_report_ns``, ``known`` episodes: as in Kept."""
+    ``waiting``, ``first_report_ns``, ``known`` episodes, ``left_out``: as in Kept."""
     buffer = io.BytesIO()
     metadata = {_LAYOUT: VERSION, _WRITTEN: uuid.uuid4().hex, _WAITING: " ".join(sorted(waiting)), _EPISODES: episodes.encoded(known)}
+    metadata[_LEFT_OUT] = not_read.encoded(left_out)
     if first_report_ns is not None:
         metadata[_FIRST_REPORT] = str(first_report_ns)
     table.write_parquet(buffer, compression="zstd", metadata=metadata)
@@ -135,15 +144,15 @@ def is_still(out: Objects, path: str, data: bytes) -> bool:
 def read(out: Objects, path: str) -> Kept:
     """Return the content of an index.parquet.
 
-    It is only a cache: a missing, damaged or older file returns the ETag alone."""
+    It is mostly a cache: a missing, damaged or older file returns the ETag alone."""
     now = out.head(path)
     if now is None:
         return Kept(None, {}, {})
-    empty = Kept(now.etag, {}, {})
     try:
         data = out.read(path, count=_MOST_BYTES + 1)
     except InputError:
-        return empty
+        return Kept(now.etag, {}, {})
+    empty = Kept(now.etag, {}, {}, usable=False)
     try:
         metadata = pl.read_parquet_metadata(io.BytesIO(data))
         if metadata.get(_LAYOUT) != VERSION or not _is_bounded(data):
@@ -166,7 +175,8 @@ def read(out: Objects, path: str) -> Kept:
     first_report = metadata.get(_FIRST_REPORT, "")
     first_report_ns = int(first_report) if _NANOSECONDS.fullmatch(first_report) else None
     known = episodes.decoded(metadata.get(_EPISODES, ""))
-    return Kept(now.etag, markers, {row.id: (when, row) for row, _, when in own_rows if when is not None}, waiting, first_report_ns, known)
+    noted = {row.id: (when, row) for row, _, when in own_rows if when is not None}
+    return Kept(now.etag, markers, noted, waiting, first_report_ns, known, not_read.decoded(metadata.get(_LEFT_OUT, "")))
 
 
 def _is_bounded(data: bytes) -> bool:

@@ -215,6 +215,8 @@ def test_what_is_read_is_listed_where_no_kind_of_a_file_was_told(tmp_path: Path)
     for path in (tmp_path / "no", put(tmp_path / "picture.png", b"\x89PNG\r\n\x1a\n")):
         with pytest.raises(InputError, match=r"What is read: PyTorch profiler traces .* Give a file or folder of that kind"):
             ingest([path])
+    with pytest.raises(InputError, match=r"empty\.bin: [^\n]*empty file\.\nWhat is read: "):
+        ingest([put(tmp_path / "empty.bin", b"")])
     bad = put(tmp_path / "bad.json", b'{"schemaVersion": 1, "traceEvents": []}')
     with pytest.raises(InputError) as caught:
         ingest([bad, tmp_path / "picture.png"])

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from call_nightly import nightly
 from postrun.errors import InputError, PostrunError
 from postrun.ingest.object_store.objects import Objects
 from postrun.ingest.object_store.open import open_objects
@@ -297,6 +298,19 @@ def test_a_damaged_outbox_is_named_and_ends_no_night(content: bytes, out: Object
     out.write(path, json.dumps({"layout": "postrun.outbox/1", "messages": [MESSAGE]}).encode())
     send(out, rules("jira:PERF"), [], [row("a")])
     assert server.arrived[1:] == [("jira:PERF", "a")]
+
+
+def test_a_night_that_leaves_a_damaged_outbox_ends_with_1(tmp_path: Path) -> None:
+    (tmp_path / "source").mkdir()
+    (tmp_path / "rules.toml").write_text('[[rule]]\nname = "slow"\nto = "https://chat.example.org/x"\nregression = true\n')
+    box = tmp_path / "out" / "nights" / f"{'0' * 32}.outbox.json"
+    box.parent.mkdir(parents=True)
+    box.write_bytes(b"{")
+    arguments = (tmp_path / "source", "--out", tmp_path / "out", "--index-only", "--attach", tmp_path / "rules.toml")
+    done = nightly(*arguments)
+    assert (done.exit_code, done.stderr.count("remove it"), "the next call" in done.stderr) == (1, 1, False)
+    box.unlink()
+    assert nightly(*arguments).exit_code == 0
 
 
 def test_a_message_that_cannot_be_noted_is_reported(out: Objects, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
