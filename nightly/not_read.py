@@ -1,7 +1,7 @@
 """Files that nights leave out: the lines of one night and those of the index before -> the lines of the index.
 
 index.parquet keeps each line with the time at which a night last listed it, because a night with a part of SOURCE does not see the others.
-Whoever can write to the output may have written them, so they are bounded.
+Anyone who can write to the output may have written them, so they are bounded.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ class Seen:
 
 
 def merged(before: Lines, now: Seen, now_ns: int, since_ns: int) -> dict[str, int]:
-    """Return the lines of the index in order; ``since_ns``: earlier ones are forgotten."""
+    """Return the lines of the index in order.
+
+    ``since_ns``: lines that were last listed earlier are forgotten."""
     kept = {} if now.everything else {line: min(at_ns, now_ns) for line, at_ns in before.items() if at_ns > since_ns}
     lines = kept | {line[:_LONGEST]: now_ns for line in now.lines}
     newest = sorted(lines, key=lambda line: (-lines[line], line))[:_MOST]

@@ -85,8 +85,8 @@ def test_a_line_that_only_parts_listed_goes_after_seven_days() -> None:
     assert not_read.merged({"a: x": 99}, Seen(), 10, 1) == {"a: x": 10}  # a clock that was ahead keeps no line for ever
     assert not_read.merged({"a: x": 5}, Seen(("a: x",)), 10, 1) == {"a: x": 10}
     assert not_read.merged({"a: x": 5}, Seen((), everything=True), 10, 1) == {}
-    many = Seen(tuple(f"{number:06}: {'x' * 5000}" for number in range(20_000)))
-    lines = not_read.merged({}, many, 10, 1)
+    listed_lines = Seen(tuple(f"{number:06}: {'x' * 5000}" for number in range(20_000)))
+    lines = not_read.merged({}, listed_lines, 10, 1)
     assert (len(lines), max(map(len, lines))) == (10_000, 1000)
     assert not_read.decoded(not_read.encoded(lines)) == lines
 
