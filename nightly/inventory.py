@@ -58,7 +58,7 @@ def listing(url: str, source: Objects) -> Iterator[ObjectInfo]:
         raise InputError(f"--inventory {url}: this is an inventory of the bucket {manifest['sourceBucket']}; the source is {source.url}")
     if (written := _written(manifest)) is not None and datetime.now(UTC) - written > _OLD:
         source.left_out.append(
-            f"all objects written since {written:%Y-%m-%d}, the date of the inventory {url}; check that S3 still writes it"
+            f"{url}: an inventory of {written:%Y-%m-%d}, without the objects written since; check that S3 still writes it"
         )
     base = f"{of_source.prefix}/" if of_source.prefix else ""
     with temporary.Folder() as folder:

@@ -69,6 +69,6 @@ def _nsight_note(path: str) -> str:
     name = path.rpartition("/")[2]
     export = f"{_NSIGHT_REPORT.sub('', name)}.sqlite"
     return (
-        f"{path}: a report of Nsight Systems, of which only exports are read; beside it, run"
+        f"{path}: a report of Nsight Systems, of which only exports are read; next to it, run"
         f" `nsys export --type sqlite --output {shlex.quote(export)} {shlex.quote(name)}`"
     )

@@ -180,7 +180,7 @@ def test_an_old_inventory_is_named(server: SmallS3) -> None:
         )  # fmt: skip
         source = open_objects("s3://runs/p")
         assert [one.path for one in inventory.listing("s3://lists/inv/runs/daily", source)] == ["a"]
-        note = f"all objects written since {written:%Y-%m-%d}, the date of the inventory s3://lists/inv/runs/daily"
+        note = f"s3://lists/inv/runs/daily: an inventory of {written:%Y-%m-%d}, without the objects written since"
         assert source.left_out == ([f"{note}; check that S3 still writes it"] if old else [])
 
 

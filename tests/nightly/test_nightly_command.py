@@ -57,7 +57,7 @@ def test_reports_of_nsight_systems_without_an_export_are_named_with_the_command(
         (source / name).parent.mkdir(exist_ok=True)
         (source / name).write_bytes(b"x")
     line = (
-        "d/my report.nsys-rep: a report of Nsight Systems, of which only exports are read; beside it, run"
+        "d/my report.nsys-rep: a report of Nsight Systems, of which only exports are read; next to it, run"
         " `nsys export --type sqlite --output 'my report.sqlite' 'my report.nsys-rep'`"
     )
     for done in (nightly(source, "--out", out, *ONE_RULE, "--dry-run"), nightly(source, "--out", out, *ONE_RULE)):
