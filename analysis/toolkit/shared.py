@@ -39,7 +39,7 @@ def shared(analysis: Callable[Concatenate[Store, P], T]) -> Callable[Concatenate
 def shared_if_small(analysis: Callable[Concatenate[Store, P], pl.DataFrame]) -> Callable[Concatenate[Store, P], pl.DataFrame]:
     """Compute a frame once, as :func:`shared`, but do not keep a large one.
 
-    Its memory would be worth more than the time to compute it again."""
+    A second computation costs less than its memory."""
     kept = shared(analysis)
 
     def once(store: Store, /, *args: P.args, **kwargs: P.kwargs) -> pl.DataFrame:
