@@ -420,6 +420,9 @@ int main(int argc, char **argv) {
         EQUAL(postrun_gpu_yield(NULL), 0);
         EQUAL(postrun_gpu(1), -ENOTSUP);
         CHECK(wait_attached(1));
+        for (int i = 0; i < 1000 && postrun_gpu_reason(NULL, 0); i++) { /* it goes after the last kind is enabled */
+            pause_ms(10);
+        }
         tell_reason("after", 0);
         play(text);
         EQUAL(postrun_stop(), 0);
