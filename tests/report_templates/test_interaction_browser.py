@@ -58,6 +58,7 @@ const axe = require("fs").readFileSync(axePath, "utf8");
         values.push(result.violations.map((v) => v.id + ": " + v.nodes.slice(0, 3).map((n) => n.html.slice(0, 160)).join(" | ")));
       }
       if (step.wait) await new Promise((done) => setTimeout(done, step.wait));
+      if (step.until) await page.waitForFunction(step.until, { timeout: 60000 });
       if (step.run) {
         if (script !== false) await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
         values.push(await page.evaluate(step.run));
@@ -262,14 +263,16 @@ def test_back_from_a_link_shows_what_was_shown_before_it(browse: Any, fragment: 
     """The shown time, the button of the view, and the place of the link."""
     link = "#rule-StepOutlier a.show"
     state = f"[{VIEW}, document.querySelector('[aria-pressed]').getAttribute('aria-pressed'), Math.round(scrollY)]"
+    seen = f"seen = JSON.stringify({VIEW})"
+    changed = f"seen !== JSON.stringify({VIEW})"
     _, _, before, there, back, _, forward = browse(
         {"run": f"document.querySelector('{link}').scrollIntoView()"},
         {"run": "document.getElementById('timeline-view').timeline.zoom(0.5)" if fragment else "0"},
-        {"wait": 50, "run": state},
-        {"click": link, "wait": 200, "run": state},
-        {"back": True, "wait": 200, "run": state},
+        {"wait": 50, "run": f"{seen}, {state}"},
+        {"click": link, "until": changed, "run": f"{seen}, {state}"},
+        {"back": True, "until": changed, "run": f"{seen}, {state}"},
         {"run": "history.forward()"},
-        {"wait": 200, "run": state},
+        {"until": changed, "run": state},
         fragment=fragment,
     )
     assert before[0] != there[0]
@@ -279,10 +282,11 @@ def test_back_from_a_link_shows_what_was_shown_before_it(browse: Any, fragment: 
 
 
 def test_the_view_becomes_the_address(browse: Any) -> None:
+    zoom = "document.getElementById('timeline-view').timeline.zoom(0.5)"
     untouched, early, view, late = browse(
         {"run": "location.hash", "wait": 600},
-        {"focus": "#timeline-view canvas", "key": "w", "run": "location.hash"},
-        {"run": VIEW, "wait": 700},
+        {"run": f"{zoom}, location.hash"},
+        {"run": VIEW, "until": "location.hash"},
         {"run": "location.hash"},
     )
     assert untouched == early == ""
