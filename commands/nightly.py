@@ -248,13 +248,15 @@ def _nightly(log: EventLog, source: str, quiet: bool, verbose: bool, as_json: bo
                 echo(f"postrun: --fail-on: {matched}", err=True)
             if quiet and result.night.stopped is not None:
                 echo(f"postrun: the night ended early: {result.night.stopped}", err=True)
-            sent, damaged = [], 0
+            sent, damaged, earlier = [], 0, list[str]()
             if rules is not None:
                 from ..nightly.sending import Sender
 
                 sender = Sender(rules, addresses, result.rows, options["families"], partial(_tell_ticket, quiet), _warn_of_ticket, log)
-                sent = sender.night(result.claims, new, result.index.new)
-                damaged = sender.damaged
+                sent = sender.night(result.claims, new, result.index.new, matched)
+                damaged, earlier = sender.damaged, sender.earlier if fail_on else []
+                for line in earlier:
+                    echo(f"postrun: --fail-on, in a night that was ended while it sent messages: {line}", err=True)
     _print(texts.lines(result, out), texts.summary(result, out, regressed, sent), as_json, quiet)
     if quiet:
         notes = texts.alarm_notes(rows, regressed, fail_on)
@@ -266,7 +268,7 @@ def _nightly(log: EventLog, source: str, quiet: bool, verbose: bool, as_json: bo
     unsent = [one for one in sent if "error" in one]
     if any("given_up" not in one for one in unsent):
         echo("postrun: the next call with --attach sends what could not be sent; --index-only sends it without reports", err=True)
-    code = 3 if matched else 1 if unsent or damaged or result.night.stopped is not None else 0
+    code = 3 if matched or earlier else 1 if unsent or damaged or result.night.stopped is not None else 0
     if options["metrics"] is not None:
         from ..nightly import outbox, prometheus
 

@@ -1,7 +1,8 @@
 """Messages of --attach that were not sent: a file per night below the output, whose messages the next call with --attach sends.
 
 A night writes its messages here before it sends the first, and removes each when it is sent, or given up. The claim of that night
-(unannounced.py) shows who is sending them.
+(unannounced.py) shows who is sending them. The matches of ``--fail-on`` are written too, until the night has sent all it can: if it is
+killed before that, the next night ends with its exit code.
 """
 
 from __future__ import annotations
@@ -42,13 +43,14 @@ class Entry:
 @dataclass(slots=True)
 class Outbox:
     """The messages of one night that are not sent. ``at_ns``: when the night began to send them (Unix time). ``damaged``: the file is not
-    as a night writes it, and stays."""
+    as a night writes it, and stays. ``matched``: what ``--fail-on`` matched, if no night has ended with the exit code for it."""
 
     out: Objects
     night: str
     entries: list[Entry]
     at_ns: int
     damaged: bool = False
+    matched: str | None = None
 
     @property
     def path(self) -> str:
@@ -60,7 +62,8 @@ class Outbox:
         return time.time_ns() - self.at_ns >= DAYS * _DAY_NS
 
     def write(self) -> None:
-        value = {"layout": LAYOUT, "at_ns": self.at_ns, "messages": [asdict(entry) for entry in self.entries]}
+        messages = [asdict(entry) for entry in self.entries]
+        value = {"layout": LAYOUT, "at_ns": self.at_ns, "matched": self.matched, "messages": messages}
         self.out.write(
             self.path, json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace"), content_type="application/json"
         )
@@ -77,17 +80,20 @@ def opened(box: Outbox, claims: Claims) -> Iterator[Outbox]:
 
     The claim goes before the file: a claim without a file would be that of a night that has announced nothing."""
     yield box
+    if box.matched is not None and box.entries:
+        box.matched = None
+        box.write()
     claims.give_back(_claim(box.night))
     if not box.entries and not box.damaged:
         box.out.delete(box.path)
 
 
-def new(out: Objects, claims: Claims, entries: Sequence[Entry], ended: Iterable[str] = ()) -> Outbox:
+def new(out: Objects, claims: Claims, entries: Sequence[Entry], ended: Iterable[str] = (), matched: str | None = None) -> Outbox:
     """Return the outbox of this night, which is written if it has messages.
 
     ``ended``: nights whose runs are among those of the messages. The outbox announces them from then, so their claims go: if this night is
     killed while it sends, the next one must not announce them again."""
-    box = Outbox(out, claims.night, list(entries), time.time_ns())
+    box = Outbox(out, claims.night, list(entries), time.time_ns(), matched=matched)
     if entries:
         claims.take(_claim(claims.night))
         box.write()
@@ -150,7 +156,10 @@ def _read(out: Objects, file: ObjectInfo, night: str) -> Outbox:
         at_ns = value.get("at_ns", box.at_ns)  # an earlier version did not write it
         if type(at_ns) is not int:
             raise ValueError(at_ns)
-        box.entries, box.at_ns = [_entry(message) for message in value["messages"]], min(at_ns, box.at_ns)
+        matched = value.get("matched")
+        if not isinstance(matched, str | None):
+            raise ValueError(matched)
+        box.entries, box.at_ns, box.matched = [_entry(message) for message in value["messages"]], min(at_ns, box.at_ns), matched
     except (ValueError, TypeError, KeyError, RecursionError):
         box.damaged = True
     return box

@@ -27,8 +27,9 @@ _TICKETS_CLAIM: Final = f"{outbox.FOLDER}/tickets.claim.json"
 @dataclass(slots=True)
 class Sender:
     """``tell`` receives a line for each message that is sent, ``warn`` one for each problem. ``rows``: of all runs in the index. ``sent``:
-    the outcome of each message, or its error; if it is given up, also its lines. ``damaged``: outboxes that cannot be read. A server that
-    does not answer gets one message, so that no night waits minutes for each other one."""
+    the outcome of each message, or its error; if it is given up, also its lines. ``damaged``: outboxes that cannot be read. ``earlier``:
+    what ``--fail-on`` matched in nights that were killed while they sent. A server that does not answer gets one message, so that no night
+    waits minutes for each other one."""
 
     rules: Sequence[notify.Rule]
     addresses: Addresses
@@ -39,26 +40,35 @@ class Sender:
     log: EventLog
     sent: list[dict[str, Any]] = field(default_factory=list)
     damaged: int = 0
+    earlier: list[str] = field(default_factory=list)
     unreachable: set[str] = field(default_factory=set)
 
-    def night(self, claims: Claims, rows: Sequence[Row], regressions: Sequence[Finding]) -> list[dict[str, Any]]:
+    def night(
+        self, claims: Claims, rows: Sequence[Row], regressions: Sequence[Finding], matched: str | None = None
+    ) -> list[dict[str, Any]]:
         """Send the messages of earlier nights, then those of this night.
 
-        ``rows``, ``regressions``: of this night."""
+        ``rows``, ``regressions``, ``matched``: of this night."""
         out = self.addresses.out
         actions = notify.actions(self.rules, rows, regressions, self.patterns, self.rows)
         ended = sorted({row.night for row in rows if row.night is not None} - {claims.night})
-        mine = outbox.new(out, claims, [notify.entry(action) for action in actions], ended)  # first: a night that is killed loses none
+        # First: a night that is killed loses none.
+        mine = outbox.new(out, claims, [notify.entry(action) for action in actions], ended, matched)
         for box in outbox.left(out, claims):
             with outbox.opened(box, claims):
-                self._earlier(box, claims)
+                self._earlier(box, claims, mine)
         with outbox.opened(mine, claims):
             for action, entry in zip(actions, list(mine.entries), strict=True):
                 self._send(action, mine, entry, claims)
         return self.sent
 
-    def _earlier(self, box: outbox.Outbox, claims: Claims) -> None:
+    def _earlier(self, box: outbox.Outbox, claims: Claims, mine: outbox.Outbox) -> None:
         file = box.out.place(box.path)
+        if box.matched is not None:
+            self.earlier.append(box.matched)
+            if mine.entries:  # this night may be killed too
+                mine.matched = "; ".join(filter(None, [mine.matched, box.matched]))
+                mine.write()
         if box.damaged:
             self.damaged += 1
             self.warn(f"{file}: not as postrun nightly writes it, so the messages in it are not sent; remove it")

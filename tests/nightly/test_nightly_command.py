@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 import small_runs as small
 from call_nightly import nightly, told
+from postrun.errors import InputError
 from postrun.ingest.object_store.objects import ObjectStoreError
 from postrun.ingest.store.limits import size_in_bytes
-from postrun.nightly import summary
+from postrun.nightly import notify, summary
 from postrun.nightly.model import Row
 from postrun.nightly.options import moment, shard
 from postrun.simulate import Problems, write_demo
@@ -277,9 +278,6 @@ def test_texts_of_options() -> None:
 
 @pytest.mark.slow
 def test_tickets_of_the_runs_of_this_night(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from postrun.errors import InputError
-    from postrun.nightly import notify
-
     sent = []
 
     def send(action: Any, read_file: Any, *, link: str | None, alone: object) -> tuple[str, str]:
@@ -309,6 +307,27 @@ def test_tickets_of_the_runs_of_this_night(source: Path, tmp_path: Path, monkeyp
     (tmp_path / "rules.toml").write_text("[[rules]]\n")
     wrong = nightly(*arguments, *ALL_RULES)
     assert (wrong.exit_code, "rules.toml" in wrong.stderr) == (2, True)
+
+
+@pytest.mark.slow
+def test_a_night_that_is_killed_while_it_sends_leaves_its_exit_code_to_the_next(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: Any, **__: Any) -> tuple[str, str]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setenv("POSTRUN_GITHUB_TOKEN", "no-token")
+    (tmp_path / "rules.toml").write_text('[[rule]]\nname = "any"\nto = "github:owner/repo#7"\nverdicts = ["any"]\n')
+    shutil.rmtree(source / "b")
+    arguments = (source, "--out", tmp_path / "out", "--attach", tmp_path / "rules.toml", *ALL_RULES)
+    monkeypatch.setattr(notify, "send", killed)
+    assert "--fail-on: issues in a, c (" in nightly(*arguments, "--fail-on", "issues").stderr
+    monkeypatch.setattr(notify, "send", lambda *_, **__: ("commented on 7", "github:owner/repo#7"))
+    second = nightly(*arguments, "--fail-on", "issues")
+    assert second.exit_code == 3, second.output
+    assert "--fail-on, in a night that was ended while it sent messages: issues in a, c (" in second.stderr
+    assert second.stderr.count("ticket: commented on 7") == 2
+    assert nightly(*arguments, "--fail-on", "issues").exit_code == 0
 
 
 RULE = """

@@ -233,6 +233,37 @@ def test_nights_that_are_killed_one_after_the_other_send_each_message_once(out: 
     assert list(out.list()) == []
 
 
+def test_what_matched_in_a_night_that_was_killed_is_passed_on_until_a_night_ends(out: Objects, server: Server) -> None:
+    rows = [row("a"), row("b")]
+
+    def night(new: list[Row], matched: str | None) -> list[str]:
+        with Claims(out) as claims, announcing(claims, bool(new)), sender(out, rules("jira:PERF"), rows) as messages:
+            messages.night(claims, new, (), matched)
+        return messages.earlier
+
+    server.down = lambda action: KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        night([rows[0]], "issues in a")
+    server.down = lambda action: KeyboardInterrupt() if action.run == "b" else None
+    with pytest.raises(KeyboardInterrupt):
+        night([rows[1]], "issues in b")
+    server.down = unreachable
+    assert night([], None) == ["issues in b; issues in a"]
+    assert night([], None) == []  # a night has ended with 3, though a message waits
+    assert outbox.waiting(out) == 1
+
+
+def test_what_matched_is_text(out: Objects) -> None:
+    box = outbox.Outbox(out, "0" * 32, [], 0)
+    box.write()
+    path = box.path
+    value = json.loads(out.read(path))
+    out.write(path, json.dumps({**value, "matched": 3}).encode(), content_type="application/json")
+    with Claims(out) as claims:
+        (read,) = outbox.left(out, claims)
+        assert read.damaged
+
+
 def test_an_outbox_that_another_night_sends_is_left_alone(out: Objects, server: Server) -> None:
     rows = [row(name) for name in "ab"]
     during: list[list[dict[str, str]]] = []
