@@ -153,7 +153,7 @@ def _reader(connection: duckdb.DuckDBPyConnection, files: Sequence[str]) -> duck
     config = {name: str(value) for name, value in zip(names, values, strict=True)}
     reader = duckdb.connect(":memory:", config={**config, **NO_EXTENSIONS, "temp_directory": ""})
     reader.execute("SET allowed_paths = $files", {"files": list({*files, *map(_literal, files)})})
-    reader.execute("SET enable_external_access = false; SET lock_configuration = true")
+    reader.execute("SET enable_external_access = false; SET enable_progress_bar = false; SET lock_configuration = true")
     return reader
 
 

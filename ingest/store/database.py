@@ -53,7 +53,8 @@ def connect(
 
     connection = duckdb.connect(database, config={**settings, "temp_directory": native_path(spill / "spill")})
     try:
-        first = ["PRAGMA disable_checkpoint_on_shutdown"] if temporary else []
+        # On for a long query if Python runs without a script: in a notebook, or with -c.
+        first = ["SET enable_progress_bar = false", *(["PRAGMA disable_checkpoint_on_shutdown"] if temporary else [])]
         connection.execute("; ".join([*first, *(f"SET {name} = {value}" for name, value in last.items())]))
     except BaseException:
         connection.close()

@@ -269,3 +269,13 @@ def test_closing_a_temporary_store_does_not_write_it_out(monkeypatch: pytest.Mon
     store.close()
     assert path.stat().st_size == before
     folder.cleanup()
+
+
+def test_a_long_query_shows_no_bar_where_python_has_no_script() -> None:
+    code = """
+from postrun.ingest.store import Store
+with Store.temporary() as store:
+    print(store.frame("SELECT current_setting('enable_progress_bar') AS shown").item())
+"""
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
