@@ -253,6 +253,18 @@ def test_what_matched_in_a_night_that_was_killed_is_passed_on_until_a_night_ends
     assert outbox.waiting(out) == 1
 
 
+def test_a_night_whose_clock_is_ahead_does_not_keep_messages_for_longer(out: Objects) -> None:
+    begun = time.time_ns() - 14 * 86_400 * 10**9
+    for at_ns in (time.time_ns() * 2, begun):
+        box = outbox.Outbox(out, "0" * 32, [], at_ns)
+        box.write()
+        with Claims(out) as claims:
+            (read,) = outbox.left(out, claims)
+            claims.give_back(f"nights/{read.night}.claim.json")
+        assert read.at_ns == min(at_ns, out.head(box.path).modified_ns)  # type: ignore[union-attr]
+        assert read.gives_up == (at_ns == begun)
+
+
 def test_what_matched_is_text(out: Objects) -> None:
     box = outbox.Outbox(out, "0" * 32, [], 0)
     box.write()
