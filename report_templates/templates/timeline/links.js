@@ -60,10 +60,9 @@ function addLinks(app) {
       if (location.hash === link.hash) openAddress(); else keep();
     });
   });
-  // Before another task runs: the view of one address must not become that of the next.
-  addEventListener("popstate", () => clearTimeout(waiting));
   // Back from a link: what was shown before it, and the place of the link.
   addEventListener("hashchange", () => {
+    clearTimeout(waiting);
     const before = history.state;
     if (!before?.view) { openAddress(); return; }
     app.go(...before.view, { key: before.key, kept: true });
