@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import polars as pl
@@ -93,6 +93,7 @@ CALLS: Final = {
     "duration": pl.Int64,
 }  # fmt: skip
 """Columns of :func:`collective_calls`."""
+_ROWS: Final = 250_000
 _SIZE: Final = ("operation", "element_type", "group_size", "assumed", "bytes")
 
 
@@ -140,9 +141,23 @@ def collective_calls(store: Store) -> pl.DataFrame:
 
     Columns: ``CALLS``. assumed: the group is not recorded, and all ranks of the job are assumed. peer: a rank. duration: of the kernels.
     """
-    kernels = communication_kernels(store)
-    if kernels.is_empty():
-        return pl.DataFrame(schema=CALLS)
+    return pl.concat([pl.DataFrame(schema=CALLS), *map(_calls, _of_processes(store))])
+
+
+def _of_processes(store: Store) -> Iterator[pl.DataFrame]:
+    """Yield the rows of :func:`communication_kernels`, whole processes at a time."""
+    if not communicates(store):
+        return
+    rest = pl.DataFrame(schema=_SCHEMA)
+    for batch in store.batches(_KERNELS, rows=_ROWS):
+        rows = rest.vstack(batch)
+        unfinished = pl.col("process").eq_missing(rows["process"].last())
+        yield rows.filter(~unfinished)
+        rest = rows.filter(unfinished)
+    yield rest
+
+
+def _calls(kernels: pl.DataFrame) -> pl.DataFrame:
     name = pl.coalesce("operation", "kernel")
     texts = kernels.select(pl.concat([pl.col("operation"), pl.col("kernel")]).unique()).to_series().drop_nulls()
     operations = {text: operation_of(text) for text in texts}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from postrun.analysis import Options, analyze
 from postrun.analysis.causes import operations
-from postrun.analysis.device import device_gaps
+from postrun.analysis.device import collectives, device_gaps
 from postrun.analysis.report.model import Report
 from postrun.analysis.steps import claims
 from postrun.analysis.timeline import reduction
@@ -36,6 +36,7 @@ def test_each_process_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     report, drawn = analyzed(tmp_path / "demo")
     monkeypatch.setattr(places, "ROWS_AT_ONCE", 1)
     monkeypatch.setattr(device_gaps, "ROWS_AT_ONCE", 1)
+    monkeypatch.setattr(collectives, "_ROWS", 7)
     monkeypatch.setattr(operations, "AT_ONCE", 1)
     monkeypatch.setattr(claims, "_ROWS_AT_ONCE", 500)
     monkeypatch.setattr(reduction, "AT_ONCE", 4_000)
