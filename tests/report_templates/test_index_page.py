@@ -22,6 +22,7 @@ from postrun.nightly.index_model import Index
 from postrun.nightly.model import Row
 from postrun.nightly.page import index_page
 from postrun.nightly.page_head import headline
+from postrun.nightly.prune import PRUNED
 from postrun.report_templates.figures.trend import Dot, trend
 from postrun.report_templates.text.logo import Logo
 from postrun.report_templates.text.look import Look
@@ -226,7 +227,7 @@ def test_the_headline_names_the_worst_run() -> None:
     assert sentence([*small(), *slower]).startswith("Of 14 runs (4 in the last 36 hours), 2 regressed, 1 failed and 2 have new issues.")
 
 
-def test_runs_without_a_family_are_in_one_table_those_with_issues_first() -> None:
+def test_runs_without_a_comparable_run_are_in_one_table_those_with_issues_first() -> None:
     rows = [
         run(f"hub/{name}", name=name, started_ns=START, verdicts=dict.fromkeys(rules, "IssuesFound") | {"BatchSize": "NoIssuesFound"})
         for name, rules in (("bert", ()), ("qwen", ("IOBottleneck", "SyncBound", "CPUBottleneck", "StepOutlier", "OverallSystemUsage")))
@@ -236,6 +237,7 @@ def test_runs_without_a_family_are_in_one_table_those_with_issues_first() -> Non
     assert re.findall(r'<td class="issues"><bdi>(.*?)</bdi>', table) == ["CPUBottleneck, IOBottleneck, StepOutlier and 1 more", "none"]
     assert re.findall(r"<bdi>(hub/.*?)</bdi>", table) == ["hub/qwen", "hub/bert"]
     assert "gpt/5" not in table
+    assert "Runs without a comparable run" in table
     # Rules that only inform have no column.
     assert "OverallSystemUsage" not in re.findall(r'data-rule="([^"]*)"', page)
     assert 'id="alone"' not in index_page(made_of(small()[:6]))
@@ -263,6 +265,21 @@ def test_the_table_has_every_run_its_figures_and_its_verdicts() -> None:
     assert [re.sub(r"<[^>]*>", "", cell) for cell in cells[-2:]] == ["✕ issue", "! error"]
     steps = [int(one) for one in re.findall(r'data-sort="(\d{9})"', table)]
     assert steps == [step * 10**6 for step in reversed(STEPS)]
+
+
+def test_a_removed_report_is_a_state_of_its_own() -> None:
+    rows = [dataclasses.replace(row, folder=None, written=(), warnings=("cut off", PRUNED)) for row in small()[:1]]
+    page = index_page(made_of(rows))
+    (cell,) = re.findall(r'<td class="said">(.*?)</td>', page)
+    assert cell == f'<span class="v-none" title="{PRUNED}">– removed</span><span class="note"><bdi>cut off</bdi></span>'
+    assert '<tr data-state="removed">' in page
+
+
+def test_a_slower_run_has_the_same_color_everywhere() -> None:
+    page = index_page(made_of(small()))
+    table = page[page.index('id="runs-table"') :]
+    assert '<span class="v-issue">▲ slower</span>' in table
+    assert '<span class="badge v-issue">▲ slower</span>' in page
 
 
 def test_what_was_derived_from_a_trace_is_not_taken_for_samples() -> None:
