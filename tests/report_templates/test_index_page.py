@@ -163,7 +163,7 @@ def test_findings_come_first_and_say_what_they_are() -> None:
     index = made_of(small())
     text = " ".join(re.sub(r"<[^>]*>", " ", index_page(index).partition("<body")[2]).split())
     wanted = [
-        "Of 8 runs (2 in the last 36 hours), 1 regressed, 1 failed and 1 has new issues."
+        "Of 8 runs (3 in the last 36 hours), 1 regressed, 1 failed and 1 has new issues."
         " The worst is gpt/5: 20.0% slower per step (200 ms → 240 ms).",
         "▲ slower gpt/5", "240 ms from step to step, 20.0% more than the median of the 5 comparable runs before (200 ms)",
         "✕ failed bad", "trace.json: cut off", "✕ new issue gpt/5", "IOBottleneck: passed in the 3 comparable runs before",
@@ -216,6 +216,8 @@ def test_the_headline_names_the_worst_run() -> None:
     assert sentence([*healthy, ahead]) == "No regressions, failures or new issues in 6 runs (2 in the last 36 hours)."
     failed = run("bad", state="failed", reason="/data/bad: trace.json is cut off. Make it again.")
     assert sentence([*healthy, failed]) == "Of 6 runs (1 in the last 36 hours), 1 failed. The newest failure is bad: trace.json is cut off."
+    tonight = dataclasses.replace(failed, reported_at_ns=START + 5 * DAY)
+    assert sentence([*healthy, tonight]).startswith("Of 6 runs (2 in the last 36 hours), 1 failed.")
     verdicts = [dict.fromkeys(("IOBottleneck", "SyncBound"), verdict) for verdict in ("NoIssuesFound", "IssuesFound")]
     issues = [run(f"bert/{day}", started_ns=START + day * DAY, verdicts=verdicts[day == 3]) for day in range(4)]
     assert sentence(issues) == "Of 4 runs, 1 has new issues. The first is bert/3: IOBottleneck, SyncBound."
@@ -224,7 +226,7 @@ def test_the_headline_names_the_worst_run() -> None:
     ]
     slower[-1] = dataclasses.replace(slower[-1], step_median_ns=600 * 10**6)
     assert sentence([*small(), *slower]).endswith("The worst is llm/gpt/5: 50.0% slower per step (400 ms → 600 ms).")
-    assert sentence([*small(), *slower]).startswith("Of 14 runs (4 in the last 36 hours), 2 regressed, 1 failed and 2 have new issues.")
+    assert sentence([*small(), *slower]).startswith("Of 14 runs (5 in the last 36 hours), 2 regressed, 1 failed and 2 have new issues.")
 
 
 def test_runs_without_a_comparable_run_are_in_one_table_those_with_issues_first() -> None:
