@@ -284,6 +284,17 @@ def test_a_slower_run_has_the_same_color_everywhere() -> None:
     assert '<span class="badge v-issue">▲ slower</span>' in page
 
 
+def test_of_runs_with_one_start_the_last_of_the_comparison_is_the_newest() -> None:
+    rows = [dataclasses.replace(row, id=f"gpt/{number}", started_ns=START) for number, row in enumerate(small()[:6])]
+    alone = [run(f"hub/{name}", name=name, started_ns=START) for name in ("bert", "qwen")]
+    failed = [run(f"bad{number}", state="failed", reason="cut off", reported_at_ns=START) for number in range(2)]
+    index = made_of([*rows, *alone, *failed])
+    assert [point.id for point in index.families[0].points] == [f"gpt/{number}" for number in range(6)]
+    assert [row.id for row in index.rows if row.id.startswith("gpt")] == [f"gpt/{number}" for number in reversed(range(6))]
+    assert [row.id for row in index.failed] == ["bad1", "bad0"]
+    assert index.alone == ("hub/qwen", "hub/bert")
+
+
 def test_what_was_derived_from_a_trace_is_not_taken_for_samples() -> None:
     page = index_page(made_of(small())).replace("\u00a0", " ")
     assert "99.0%" not in page  # the share of stretches with any kernel is near 100% for every GPU
