@@ -443,6 +443,7 @@ def test_prices_and_addresses_are_options(tmp_path: Path) -> None:
         (["--week", "48"], 2, "'48' is not a week; write it like 2026-W48"),
         (["--week", "2026-W48", "--since", "3d"], 2, "--week excludes --since and --until"),
         (["--since", "2026-11-20", "--until", "2026-11-20"], 2, "--until is not after --since"),
+        (["--week", "2027-W02", "--generated-at", "2026-11-30"], 2, "the period 2027-01-11 to 2027-01-17 UTC is in the future"),
         (["--by", " "], 2, "--by names no label"),
         (["--regression", "speed=3"], 2, "names no figure"),
         (["--price-per-gpu-hour", "two"], 2, "is not a price"),
