@@ -107,23 +107,28 @@ def _job(digest: Digest, job: Job) -> dict[str, Any]:
 
 
 def markdown(digest: Digest) -> str:
-    """Return the digest as Markdown, short enough for a mail or a chat."""
+    """Return the digest as Markdown, short enough for a mail or a chat.
+
+    Its parts have the order of the page."""
     period = digest.period
     days = f" ({period.days})" if period.week else ""
     parts = [f"# {period.title}{days}", escaped(texts.headline(digest))]
     if digest.jobs:
         parts += ["## GPU-hours by cause", _causes(digest)]
         parts += [f"## GPU-hours by {code(digest.by)}", _table(digest, texts.groups(digest, digest.groups, "more"))]
-        parts += ["## GPU-hours by family", _table(digest, texts.groups(digest, digest.families, "more"))]
         parts += ["## Allocated, no activity", escaped(texts.inactivity(digest))]
+    if lost := texts.most_lost(digest)[:_MOST_LINES]:
+        those = [
+            f"{code(job.row.id)}: {amount} of {hours} GPU-hours; {escaped(cause)} of the loss" for job, hours, amount, _, cause in lost
+        ]
+        parts += ["## Jobs that lost the most", bullets(those)]
     lines, rest = texts.worse(digest)
     if lines:
         rest += max(0, len(lines) - _MOST_LINES)
         named = [f"{code(run_id)} ({code(family)}): {escaped(text)}" for run_id, family, text in lines[:_MOST_LINES]]
         parts += ["## Became worse", bullets([*named, *[f"{rest} more"] * bool(rest)])]
-    if lost := texts.most_lost(digest)[:_MOST_LINES]:
-        those = [f"{code(job.row.id)}: {amount} of {hours} GPU-hours; {escaped(cause)}" for job, hours, amount, _, cause in lost]
-        parts += ["## Jobs that lost the most", bullets(those)]
+    if digest.jobs:
+        parts += ["## GPU-hours by family", _table(digest, texts.groups(digest, digest.families, "more"))]
     if noted := texts.notes(digest):
         parts += ["## Notes", bullets(map(Prose(()), noted))]
     return "\n\n".join(parts) + "\n"

@@ -158,7 +158,7 @@ def history(runs: pl.DataFrame, settings: Settings, more: Sequence[Finding] = ()
     names, total = _chosen(ordered, findings)
     worse = {one.family for one in findings if one.kind != "improvement"}
     families = _families(ordered.filter(pl.col("family").is_in(names)), steps, names, worse, settings)
-    alone = ordered.filter(pl.len().over("family") == 1).sort(["at_ns", "id"], descending=[True, False], nulls_last=True)
+    alone = ordered.filter(pl.len().over("family") == 1).sort(["at_ns", "id"], descending=True, nulls_last=True)
     return History(findings, families, total, steps, tuple(alone["id"].to_list()))
 
 

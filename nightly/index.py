@@ -241,7 +241,7 @@ def index_of(
 ) -> Index:
     from importlib.metadata import version
 
-    newest = sorted(rows, key=lambda row: (-row.at_ns, row.id))
+    newest = sorted(rows, key=lambda row: (row.at_ns, row.id), reverse=True)
     failed = tuple(row for row in newest if row.state == "failed")
     listed = tuple(newest[:JSON_RUNS])
     ids = {row.id for row in (*listed, *failed)} | {one.id for one in past.findings}

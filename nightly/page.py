@@ -1,4 +1,4 @@
-"""The HTML page of all runs: an index -> verdict, findings, families and their trends, runs without a family, a table of all runs."""
+"""The HTML page of all runs: an index -> verdict, findings, families and trends, runs without a comparable run, all runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 TITLE: Final = "Nightly reports"
 _MOST_LINES: Final = 25  # of each kind of finding
-_MOST_ALONE: Final = 200  # runs without a family
+_MOST_ALONE: Final = 200  # runs without a comparable run
 _MOST_LEFT_OUT: Final = 5  # files
 _HINTS: Final = {
     "Step time": "median time from the end of the GPU work of one step to that of the next, so waits between steps count; without GPU work"

@@ -82,7 +82,9 @@ def runs_with(index: Index, kind: str) -> dict[str, list[str]]:
 
 
 def new_runs(index: Index) -> int:
-    """Count the runs that ended in the 36 hours before the index was written."""
+    """Count the runs that ended in the 36 hours before the index was written.
+
+    Without known times, a run counts as ended when its report was made or failed."""
     ends = (
         min(
             end
@@ -90,7 +92,7 @@ def new_runs(index: Index) -> int:
             if end is not None
         )
         for row in index.rows
-        if row.state == "reported" and (row.started_ns, row.reported_at_ns) != (None, None)
+        if row.state in ("reported", "failed") and (row.started_ns, row.reported_at_ns) != (None, None)
     )
     return sum(end >= index.generated_at_ns - NIGHT_NS for end in ends)
 

@@ -12,6 +12,7 @@ from ..report_templates.text.formats import UNKNOWN, clip, count, duration, ende
 from ..report_templates.text.signs import ERROR, FINE, ISSUE, NOT_EVALUATED
 from .addresses import PATH, file_of, filled, path_of
 from .page_head import first_sentence
+from .prune import PRUNED
 
 if TYPE_CHECKING:
     from .index_model import Index
@@ -28,7 +29,9 @@ _STATES: Final = {
     "failed": ("✕", "v-issue"),
     "running": ("…", "v-info"),
     "waiting": ("…", "v-info"),
+    "removed": ("–", "v-none"),
 }
+"""State of a row on the page -> its sign and the class of style.css. "removed": reported, and nightly prune removed the report."""
 _VERDICTS: Final = {
     ISSUE: Markup('<td class="v-issue">✕<span class="quiet"> issue</span></td>'),
     ERROR: Markup('<td class="v-error">!<span class="quiet"> error</span></td>'),
@@ -38,7 +41,7 @@ _VERDICTS: Final = {
 _NO_VERDICT: Final = Markup("<td></td>")
 _KINDS: Final = {"html": "html", "pdf": "pdf", "json": "json", "md": "md", "xml": "junit", "log": "log"}
 _INFORMING: Final = frozenset({PROFILER_REPORT, *(name for name, rule in RULES.items() if rule.informs)})
-_MOST_ISSUES: Final = 3  # rules that a row without a family names
+_MOST_ISSUES: Final = 3  # rules that a row without a comparable run names
 
 
 def link(index: Index, row: Row, file: str) -> str:
@@ -85,7 +88,7 @@ def worst_first(index: Index, rows: Sequence[Row]) -> list[Row]:
 
 
 def alone_rows(index: Index, most: int) -> list[Row]:
-    """Return runs without a family, ordered by their number of issues."""
+    """Return runs without a comparable run, ordered by their number of issues."""
     alone = set(index.alone)
     rows = [row for row in index.rows if row.id in alone]
     return sorted(rows, key=lambda row: -len(_issues(row)))[:most]
@@ -105,15 +108,18 @@ def _in_order(rules: Iterable[str]) -> list[str]:
 
 def entry(index: Index, row: Row, rules: Sequence[str]) -> dict[str, Any]:
     """Return the data of a row; ``full_note`` is empty if ``note`` is not cut."""
-    sign, mark = _STATES[row.state]
+    removed = row.state == "reported" and PRUNED in row.warnings
+    state = "removed" if removed else row.state
+    sign, mark = _STATES[state]
     added = index.added.get(row.id, {})
-    change, regressed = added.get("step_change_percent"), added.get("step_mark")
+    change, step_mark = added.get("step_change_percent"), added.get("step_mark")
     devices = UNKNOWN
     if row.gpus:
         devices = f"{count(row.gpus)} × {clip(row.gpu_name, 40)}" if row.gpu_name else plural(row.gpus, "GPU")
     full_note = note = row.reason or ""
     if row.state == "reported":
-        parts = [f"job {row.status}"] * (row.status not in (None, "completed", "unknown")) + list(row.warnings[-2:])
+        parts = [f"job {row.status}"] * (row.status not in (None, "completed", "unknown"))
+        parts += [warning for warning in row.warnings if warning != PRUNED][-2:]
         full_note, note = "; ".join(parts), "; ".join(ended(part, 60) for part in parts)
     elif row.state == "failed":
         note = ended(first_sentence(full_note, row.id), 120)
@@ -123,7 +129,8 @@ def entry(index: Index, row: Row, rules: Sequence[str]) -> dict[str, Any]:
         "href": report_link(index, row),
         "links": tuple((_KINDS.get(file.rpartition(".")[2], file), link(index, row, file)) for file in row.written) if row.folder else (),
         "family": clip(family_name(index, row), 80),
-        "state": row.state,
+        "state": state,
+        "hint": PRUNED if removed else "",
         "sign": sign,
         "mark": mark,
         "note": ended(note, 240),
@@ -135,7 +142,8 @@ def entry(index: Index, row: Row, rules: Sequence[str]) -> dict[str, Any]:
         "step_sort": "" if row.step_median_ns is None else row.step_median_ns,
         "change": signed_percent(change),
         "change_sort": _sort(change),
-        "regressed": MARKS[regressed][0] if regressed else None,
+        "regressed": step_mark == "regression",
+        "step_mark": MARKS[step_mark] if step_mark else None,
         "figures": (
             (percent(row.gpu_busy_percent), _sort(row.gpu_busy_percent)),
             (percent(row.gpu_utilization_percent), _sort(row.gpu_utilization_percent)),

@@ -71,11 +71,17 @@ def last_week(now_ns: int) -> Period:
 def period(week: Period | None, since_ns: int | None, until_ns: int | None, now_ns: int) -> Period:
     """Return the period of --week, or of --since and --until. Raise UsageError."""
     if since_ns is None and until_ns is None:
-        return week or last_week(now_ns)
+        return _begun(week or last_week(now_ns), now_ns)
     if week is not None:
         raise UsageError("--week excludes --since and --until; leave it out, or them")
     until = now_ns if until_ns is None else until_ns
     since = until - _DAYS * DAY_NS if since_ns is None else since_ns
     if not 0 <= since < until:
         raise UsageError("--until is not after --since; swap them, or leave one out")
-    return Period(since, until)
+    return _begun(Period(since, until), now_ns)
+
+
+def _begun(period: Period, now_ns: int) -> Period:
+    if period.since_ns >= now_ns:
+        raise UsageError(f"the period {period.days} is in the future; give one that has begun")
+    return period

@@ -72,5 +72,9 @@ def test_other_periods() -> None:
     for wrong in ((now, now), (now, now - 1), (-1, now)):
         with pytest.raises(UsageError, match="--until is not after --since"):
             period(None, *wrong, now)
+    assert period(week("2026-W48"), None, None, now) == week("2026-W48")
+    for future in ((week("2026-W49"), None, None), (None, now, now + DAY_NS)):
+        with pytest.raises(UsageError, match="is in the future; give one that has begun"):
+            period(*future, now)
     with pytest.raises(UsageError, match="--week excludes"):
         period(week("2026-W48"), now, None, now)

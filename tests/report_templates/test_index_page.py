@@ -22,6 +22,7 @@ from postrun.nightly.index_model import Index
 from postrun.nightly.model import Row
 from postrun.nightly.page import index_page
 from postrun.nightly.page_head import headline
+from postrun.nightly.prune import PRUNED
 from postrun.report_templates.figures.trend import Dot, trend
 from postrun.report_templates.text.logo import Logo
 from postrun.report_templates.text.look import Look
@@ -162,7 +163,7 @@ def test_findings_come_first_and_say_what_they_are() -> None:
     index = made_of(small())
     text = " ".join(re.sub(r"<[^>]*>", " ", index_page(index).partition("<body")[2]).split())
     wanted = [
-        "Of 8 runs (2 in the last 36 hours), 1 regressed, 1 failed and 1 has new issues."
+        "Of 8 runs (3 in the last 36 hours), 1 regressed, 1 failed and 1 has new issues."
         " The worst is gpt/5: 20.0% slower per step (200 ms → 240 ms).",
         "▲ slower gpt/5", "240 ms from step to step, 20.0% more than the median of the 5 comparable runs before (200 ms)",
         "✕ failed bad", "trace.json: cut off", "✕ new issue gpt/5", "IOBottleneck: passed in the 3 comparable runs before",
@@ -215,6 +216,8 @@ def test_the_headline_names_the_worst_run() -> None:
     assert sentence([*healthy, ahead]) == "No regressions, failures or new issues in 6 runs (2 in the last 36 hours)."
     failed = run("bad", state="failed", reason="/data/bad: trace.json is cut off. Make it again.")
     assert sentence([*healthy, failed]) == "Of 6 runs (1 in the last 36 hours), 1 failed. The newest failure is bad: trace.json is cut off."
+    tonight = dataclasses.replace(failed, reported_at_ns=START + 5 * DAY)
+    assert sentence([*healthy, tonight]).startswith("Of 6 runs (2 in the last 36 hours), 1 failed.")
     verdicts = [dict.fromkeys(("IOBottleneck", "SyncBound"), verdict) for verdict in ("NoIssuesFound", "IssuesFound")]
     issues = [run(f"bert/{day}", started_ns=START + day * DAY, verdicts=verdicts[day == 3]) for day in range(4)]
     assert sentence(issues) == "Of 4 runs, 1 has new issues. The first is bert/3: IOBottleneck, SyncBound."
@@ -223,10 +226,10 @@ def test_the_headline_names_the_worst_run() -> None:
     ]
     slower[-1] = dataclasses.replace(slower[-1], step_median_ns=600 * 10**6)
     assert sentence([*small(), *slower]).endswith("The worst is llm/gpt/5: 50.0% slower per step (400 ms → 600 ms).")
-    assert sentence([*small(), *slower]).startswith("Of 14 runs (4 in the last 36 hours), 2 regressed, 1 failed and 2 have new issues.")
+    assert sentence([*small(), *slower]).startswith("Of 14 runs (5 in the last 36 hours), 2 regressed, 1 failed and 2 have new issues.")
 
 
-def test_runs_without_a_family_are_in_one_table_those_with_issues_first() -> None:
+def test_runs_without_a_comparable_run_are_in_one_table_those_with_issues_first() -> None:
     rows = [
         run(f"hub/{name}", name=name, started_ns=START, verdicts=dict.fromkeys(rules, "IssuesFound") | {"BatchSize": "NoIssuesFound"})
         for name, rules in (("bert", ()), ("qwen", ("IOBottleneck", "SyncBound", "CPUBottleneck", "StepOutlier", "OverallSystemUsage")))
@@ -236,6 +239,7 @@ def test_runs_without_a_family_are_in_one_table_those_with_issues_first() -> Non
     assert re.findall(r'<td class="issues"><bdi>(.*?)</bdi>', table) == ["CPUBottleneck, IOBottleneck, StepOutlier and 1 more", "none"]
     assert re.findall(r"<bdi>(hub/.*?)</bdi>", table) == ["hub/qwen", "hub/bert"]
     assert "gpt/5" not in table
+    assert "Runs without a comparable run" in table
     # Rules that only inform have no column.
     assert "OverallSystemUsage" not in re.findall(r'data-rule="([^"]*)"', page)
     assert 'id="alone"' not in index_page(made_of(small()[:6]))
@@ -263,6 +267,32 @@ def test_the_table_has_every_run_its_figures_and_its_verdicts() -> None:
     assert [re.sub(r"<[^>]*>", "", cell) for cell in cells[-2:]] == ["✕ issue", "! error"]
     steps = [int(one) for one in re.findall(r'data-sort="(\d{9})"', table)]
     assert steps == [step * 10**6 for step in reversed(STEPS)]
+
+
+def test_a_removed_report_is_a_state_of_its_own() -> None:
+    rows = [dataclasses.replace(row, folder=None, written=(), warnings=("cut off", PRUNED)) for row in small()[:1]]
+    page = index_page(made_of(rows))
+    (cell,) = re.findall(r'<td class="said">(.*?)</td>', page)
+    assert cell == f'<span class="v-none" title="{PRUNED}">– removed</span><span class="note"><bdi>cut off</bdi></span>'
+    assert '<tr data-state="removed">' in page
+
+
+def test_a_slower_run_has_the_same_color_everywhere() -> None:
+    page = index_page(made_of(small()))
+    table = page[page.index('id="runs-table"') :]
+    assert '<span class="v-issue">▲ slower</span>' in table
+    assert '<span class="badge v-issue">▲ slower</span>' in page
+
+
+def test_of_runs_with_one_start_the_last_of_the_comparison_is_the_newest() -> None:
+    rows = [dataclasses.replace(row, id=f"gpt/{number}", started_ns=START) for number, row in enumerate(small()[:6])]
+    alone = [run(f"hub/{name}", name=name, started_ns=START) for name in ("bert", "qwen")]
+    failed = [run(f"bad{number}", state="failed", reason="cut off", reported_at_ns=START) for number in range(2)]
+    index = made_of([*rows, *alone, *failed])
+    assert [point.id for point in index.families[0].points] == [f"gpt/{number}" for number in range(6)]
+    assert [row.id for row in index.rows if row.id.startswith("gpt")] == [f"gpt/{number}" for number in reversed(range(6))]
+    assert [row.id for row in index.failed] == ["bad1", "bad0"]
+    assert index.alone == ("hub/qwen", "hub/bert")
 
 
 def test_what_was_derived_from_a_trace_is_not_taken_for_samples() -> None:
