@@ -18,13 +18,17 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from importlib.metadata import version
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Final
 
 import duckdb
+from click.testing import CliRunner
 from odd_runs import write_odd_run
+from postrun.cli import main as postrun
 from postrun.ingest.store.schema import SCHEMA
 from postrun.simulate import write_demo
 from postrun.simulate.changes import NAMED
@@ -114,20 +118,19 @@ def frozen_digests(keep: Path, real: Path | None) -> Digests:
             source = real / path
             shutil.copytree(source, runs / name) if source.is_dir() else shutil.copy(source, _new_folder(runs / name))
     names = sorted(path.name for path in runs.iterdir())
-    with ThreadPoolExecutor(2) as pool:
-        digests = dict(zip(names, pool.map(lambda name: _outputs(keep, name), names), strict=True))
-    for base, new in COMPARED:
-        if {base, new} <= set(names):
-            digests[f"{base} {new}"] = _comparison(keep, base, new)
-    return digests
+    compared = [pair for pair in COMPARED if set(pair) <= set(names)]
+    # Each process runs many commands: to import everything and to compile the templates takes as long as a small report.
+    with ProcessPoolExecutor(2, get_context("spawn"), os.chdir, (keep,)) as pool:
+        digests = dict(zip(names, pool.map(partial(_outputs, keep), names), strict=True))
+        return digests | dict(zip(map(" ".join, compared), pool.map(partial(_comparison, keep), *zip(*compared, strict=True)), strict=True))
 
 
 def _outputs(keep: Path, name: str) -> dict[str, str]:
     out = f"out/{name}"
     answer = _postrun(
-        keep, "report", f"runs/{name}", "-o", out, "--format", "html,pdf,json,md,junit,rule-json", "--generated-at", _AT, "--threads", "1",
+        "report", f"runs/{name}", "-o", out, "--format", "html,pdf,json,md,junit,rule-json", "--generated-at", _AT, "--threads", "1",
     )  # fmt: skip
-    _postrun(keep, "ingest", f"runs/{name}", "-o", f"{out}.duckdb", "--threads", "1")
+    _postrun("ingest", f"runs/{name}", "-o", f"{out}.duckdb", "--threads", "1")
     terminal = answer.replace(str(keep), "")
     (keep / f"{out}.terminal.txt").write_text(terminal)
     digests = {"terminal": _digest(terminal.encode())} | _files(keep / out)
@@ -140,17 +143,14 @@ def _outputs(keep: Path, name: str) -> dict[str, str]:
 
 def _comparison(keep: Path, base: str, new: str) -> dict[str, str]:
     out = f"out/{base} {new}"
-    _postrun(keep, "compare", f"runs/{base}", f"runs/{new}", "-o", out, "--generated-at", _AT)
+    _postrun("compare", f"runs/{base}", f"runs/{new}", "-o", out, "--generated-at", _AT)
     return _files(keep / out)
 
 
-def _postrun(folder: Path, *words: str) -> str:
-    """Run the command in ``folder``; -> the exit code and both outputs."""
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "postrun", *words],
-        cwd=folder, capture_output=True, text=True, env={**os.environ, "COLUMNS": "120"}, check=False,
-    )  # fmt: skip
-    return f"{done.returncode}\n{done.stdout}\n{done.stderr}"
+def _postrun(*words: str) -> str:
+    """Run the command in the current folder; -> the exit code and both outputs."""
+    done = CliRunner(env={"COLUMNS": "120"}).invoke(postrun, words, prog_name="postrun")
+    return f"{done.exit_code}\n{done.stdout}\n{done.stderr}"
 
 
 def _files(folder: Path) -> dict[str, str]:
