@@ -14,7 +14,7 @@ _idle: list[Store] = []
 @contextmanager
 def empty_store() -> Iterator[Store]:
     """Yield an empty store in memory. Nothing may use it afterward."""
-    store = _idle.pop() if _idle else Store.create(None)
+    store = _idle.pop() if _idle else Store.create(None, threads=1)  # a second thread costs more than such few rows
     try:
         yield store
         reusable = _is_as_created(store)
