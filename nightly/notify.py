@@ -245,7 +245,8 @@ def _action(rule: Rule, newest: _Match, *others: _Match) -> Action:
 def _about(rule: Rule, run: _Run, reasons: tuple[str, ...], more: tuple[str, ...], key: str) -> Action:
     """Return the action about a run. ``more``: lines about other runs."""
     row = run.row
-    message = replace(_message(row), key=key, lines=(*reasons, *more))
+    origin = {"run": row.id, "rule": rule.name, "family": run.family}
+    message = replace(_message(row), key=key, lines=(*reasons, *more), origin=origin)
     parts = {
         "run": row.name or row.id,
         "family": run.family,
@@ -362,7 +363,7 @@ def _full(action: Action, read_file: Callable[[str], bytes]) -> Message:
         full = from_report(json.loads(read_file(f"{action.row.folder}/report.json")))
     except (ValueError, OSError, InputError):
         return action.message
-    return replace(full, key=action.message.key, lines=action.message.lines)
+    return replace(full, key=action.message.key, lines=action.message.lines, origin=action.message.origin)
 
 
 def _file(action: Action, kind: str, read_file: Callable[[str], bytes]) -> Upload:

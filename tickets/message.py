@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final
 
 from ..analysis.report.first_page import Action
@@ -41,7 +41,7 @@ class Finding:
 class Message:
     """``key`` identifies the comment when it is sent again. ``lines`` come before everything else, such as a regression. ``issues`` counts
     all findings of the report, ``findings`` has the first. ``warnings``: with the caveats of the first page, which come first. ``title``:
-    of a mail; "" for the run and its number of issues."""
+    of a mail; "" for the run and its number of issues. ``origin``: of a message of a night, run (its id), rule and family."""
 
     key: str
     run: str
@@ -57,9 +57,12 @@ class Message:
     link: str | None = None
     made: str = ""
     title: str = ""
+    origin: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"figures": [{"label": label, "value": value} for label, value in self.figures]}
+        values = asdict(self) | {"figures": [{"label": label, "value": value} for label, value in self.figures]}
+        del values["origin"]
+        return values
 
 
 def slug(key: str) -> str:

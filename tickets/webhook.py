@@ -90,9 +90,9 @@ def _runs(line: str) -> list[dict[str, Any]]:
 
 
 def generic(message: Message) -> dict[str, Any]:
-    """Return the content of the form that an https:// target receives, as JSON."""
+    """Return the content of the form that an https:// target receives, as JSON, and the origin of a message of a night."""
     summary = {**message.to_json(), "marker": marker(message.key)}
-    return {"key": slug(message.key), "summary": summary, "text": comment(message, MARKDOWN)}
+    return {"key": slug(message.key), **message.origin, "summary": summary, "text": comment(message, MARKDOWN)}
 
 
 _BODIES: Final[dict[Kind, Callable[[Message], dict[str, Any]]]] = {"slack": slack, "teams": teams, "webhook": generic}

@@ -109,6 +109,14 @@ def test_a_mail_has_the_title_of_its_rule() -> None:
     assert mail.composed(replace(message, title=""), ())["Subject"] == "[postrun] gpt-3: no issue"
 
 
+def test_a_message_says_which_run_rule_and_family_it_is_about() -> None:
+    (action,) = notify.actions(rules_from(to="webhook", verdicts=["any"]), ROWS[:1], ())
+    assert action.message.origin == {"run": "jobs/gpt-1", "rule": "slow", "family": "gpt"}
+    full = notify._full(action, lambda path: json.dumps(report_json()).encode())
+    assert full.issues > 0
+    assert full.origin == action.message.origin
+
+
 def test_runs_of_another_night_or_still_running_are_no_matter() -> None:
     assert names(rules_from(verdicts="any", failed=True), [row("a", state="running"), row("b", state="waiting")]) == []
 

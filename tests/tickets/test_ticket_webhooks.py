@@ -96,6 +96,10 @@ def test_json_of_programs() -> None:
     value = generic(MESSAGE)
     assert value["summary"]["verdicts"][0] == {"rule": "LowGPUUtilization", "verdict": "issue", "note": "8 of 8 GPUs are used too little."}
     assert value["text"].startswith("### Training run gpt-350m")
+    assert set(value) == {"key", "summary", "text"}
+    origin = {"run": "team/gpt-7", "rule": "slow steps", "family": "team/gpt"}
+    of_night = generic(replace(MESSAGE, origin=origin))
+    assert of_night == {**value, **origin}
 
 
 def test_names_of_runs_have_no_effect(server: tuple[str, Any, Settings]) -> None:
