@@ -13,6 +13,8 @@ from .store.format_names import NSIGHT, NSIGHT_REPORT, RUN_STORE
 from .store.store import Store
 from .store.texts import storable
 
+FORMATS_READ: Final = "\nWhat is read: "
+"""Begins the last part of the message of :func:`nothing_usable`, which is the same for all files."""
 _LISTED: Final = 8  # files in an error message
 
 
@@ -66,5 +68,5 @@ def nothing_usable(paths: Sequence[str | Path], files: Sequence[InputFile], note
     looked = "\n".join(["Looked at:", *lines]) if lines else "There is no file in it."
     recognized = any(file.format is not None for file in files) or (bool(files) and all(file.problem is not None for file in files))
     end = "." if lines else ""
-    read = "" if recognized else f"{end}\nWhat is read: {KNOWN}. Give a file or folder of that kind."
+    read = "" if recognized else f"{end}{FORMATS_READ}{KNOWN}. Give a file or folder of that kind."
     return InputError(f"{sources}: nothing usable found. {looked}{read}")

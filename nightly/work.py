@@ -26,6 +26,7 @@ from ..analysis.report.model import Report
 from ..analysis.steps.step_time import main_steps, step_times
 from ..errors import InputError, PostrunError, RenderError, database_problem
 from ..garbage import collected_rarely
+from ..ingest.not_read import FORMATS_READ
 from ..ingest.object_store.objects import ChangedError, Objects, ObjectStoreError
 from ..ingest.object_store.open import open_objects
 from ..ingest.object_store.sides import Side
@@ -329,7 +330,7 @@ def _is_of_machine(error: Exception) -> bool:
 
 def _reason(error: Exception, log: str) -> str:
     if isinstance(error, PostrunError):
-        return str(error)
+        return str(error).partition(FORMATS_READ)[0]
     if (limit := hard_limit.explained(error)) is not None:
         return limit
     if (problem := database_problem(error)) is not None:
