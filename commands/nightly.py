@@ -254,10 +254,11 @@ def _nightly(log: EventLog, source: str, quiet: bool, verbose: bool, as_json: bo
 
                 sender = Sender(rules, addresses, result.rows, options["families"], partial(_tell_ticket, quiet), _warn_of_ticket, log)
                 sent = sender.night(result.claims, new, result.index.new, matched)
-                damaged, earlier = sender.damaged, sender.earlier if fail_on else []
+                damaged, earlier = sender.damaged, sender.earlier
                 for line in earlier:
                     echo(f"postrun: --fail-on, in a night that was ended while it sent messages: {line}", err=True)
-    _print(texts.lines(result, out), texts.summary(result, out, regressed, sent), as_json, quiet)
+    matches = [*([matched] if matched else []), *earlier]
+    _print(texts.lines(result, out), texts.summary(result, out, regressed, sent, matches), as_json, quiet)
     if quiet:
         notes = texts.alarm_notes(rows, regressed, fail_on)
     else:
@@ -265,10 +266,15 @@ def _nightly(log: EventLog, source: str, quiet: bool, verbose: bool, as_json: bo
         notes = chain.from_iterable(of_night)
     for line in notes:
         echo_line(f"note: {line}", err=True)
+    if rules is None and not quiet:
+        from ..nightly import outbox
+
+        if waiting := outbox.waiting(out):
+            echo_line(f"note: waiting messages of earlier nights: {waiting}; a call with --attach sends them", err=True)
     unsent = [one for one in sent if "error" in one]
     if any("given_up" not in one for one in unsent):
         echo("postrun: the next call with --attach sends what could not be sent; --index-only sends it without reports", err=True)
-    code = 3 if matched or earlier else 1 if unsent or damaged or result.night.stopped is not None else 0
+    code = 3 if matches else 1 if unsent or damaged or result.night.stopped is not None else 0
     if options["metrics"] is not None:
         from ..nightly import outbox, prometheus
 

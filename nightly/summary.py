@@ -204,8 +204,12 @@ def regression_line(finding: Finding) -> str:
     return f"regression of {finding.family} in {finding.id}: {finding.text}"
 
 
-def summary(result: Result, out: Objects, regressions: Sequence[Finding], tickets: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what --json prints. ``tickets``: what --attach did, or could not do."""
+def summary(
+    result: Result, out: Objects, regressions: Sequence[Finding], tickets: Sequence[Mapping[str, Any]], fail_on: Sequence[str]
+) -> dict[str, Any]:
+    """Return what --json prints.
+
+    ``tickets``: what --attach did, or could not do. ``fail_on``: what matched."""
     night = result.night
     return {
         "version": __version__,
@@ -221,6 +225,7 @@ def summary(result: Result, out: Objects, regressions: Sequence[Finding], ticket
         "dropped": list(result.index.dropped),
         "regressions": [{"id": one.id, "family": one.family, "text": one.text} for one in regressions],
         "tickets": list(tickets),
+        "fail_on": list(fail_on),
         "stopped": night.stopped,
         "left_out": list(result.left_out),
         "conditional_writes": result.creates_once,

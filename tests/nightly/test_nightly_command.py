@@ -323,8 +323,11 @@ def test_a_night_that_is_killed_while_it_sends_leaves_its_exit_code_to_the_next(
     monkeypatch.setattr(notify, "send", killed)
     assert "--fail-on: issues in a, c (" in nightly(*arguments, "--fail-on", "issues").stderr
     monkeypatch.setattr(notify, "send", lambda *_, **__: ("commented on 7", "github:owner/repo#7"))
-    second = nightly(*arguments, "--fail-on", "issues")
+    elsewhere = nightly(source, "--out", tmp_path / "out", *ALL_RULES)
+    assert (elsewhere.exit_code, "waiting messages of earlier nights: 2;" in elsewhere.stderr) == (0, True)
+    second = nightly(*arguments, "--json")
     assert second.exit_code == 3, second.output
+    assert [text.partition(" (")[0] for text in json.loads(second.stdout)["fail_on"]] == ["issues in a, c"]
     assert "--fail-on, in a night that was ended while it sent messages: issues in a, c (" in second.stderr
     assert second.stderr.count("ticket: commented on 7") == 2
     assert nightly(*arguments, "--fail-on", "issues").exit_code == 0
