@@ -234,6 +234,7 @@ def _nightly(log: EventLog, source: str, quiet: bool, verbose: bool, as_json: bo
         else:
             progress("looking for runs", None)
             tell = partial(_report_progress, progress, quiet, log)
+            options["tell_parts"] = None if quiet else partial(_tell_parts, progress)
             ending = course.full_night(wanted, parts, tell, partial(_check_found, source, verbose))
         with ending as result:
             progress("", None)
@@ -412,7 +413,7 @@ def _parts(options: dict[str, Any], look: Look) -> Parts:
 
     def executor() -> AbstractContextManager[Executor]:
         pool = engines.executor(options["engine"], workers=workers, timeout_s=options["timeout"], memory_bytes=memory)
-        return partials.splitting(pool, options["split_above"])
+        return partials.splitting(pool, options["split_above"], options["tell_parts"])
 
     return course.Parts(known=book.known, index=book.write, executor=executor, work=report_run, refused=book.refused)
 
@@ -443,6 +444,11 @@ def _report_progress(progress: Callable[[str, float | None], None], silent: bool
         progress("", None)
         echo_line(row_line(row, done, due), err=True)
         progress("reporting", done / max(1, due))
+
+
+def _tell_parts(progress: Callable[[str, float | None], None], run: str, parts: int) -> None:
+    progress("", None)
+    echo_line(f"{run}: is read in {parts} parts", err=True)
 
 
 def _print(lines: Iterable[str], data: Mapping[str, Any], as_json: bool, quiet: bool) -> None:

@@ -20,7 +20,7 @@ from .report_options import size_of
 
 if TYPE_CHECKING:
     from ..nightly.model import Row
-    from ..nightly.prune import Removal
+    from ..nightly.prune import Plan, Removal
 
 PRUNE_OPTIONS = [
     option("--older-than", callback=parsed(lambda text: words.moment(text, time.time_ns())), metavar="TIME",
@@ -76,10 +76,10 @@ def nightly_prune(out: str, as_json: bool, **options: Any) -> None:
         for removal in pruning.remove(output, planned.removals) if options["delete"] else planned.removals:
             removed.append(removal)
     finally:  # an error of the store must not hide what was removed before it
-        _print(removed, planned.kept, options["delete"], as_json)
+        _print(removed, planned, options["most"], options["delete"], as_json)
 
 
-def _print(removed: Sequence[Removal], kept: Sequence[str], delete: bool, as_json: bool) -> None:
+def _print(removed: Sequence[Removal], plan: Plan, most: int | None, delete: bool, as_json: bool) -> None:
     from ..analysis.toolkit.wording import plural
 
     if as_json:
@@ -89,14 +89,18 @@ def _print(removed: Sequence[Removal], kept: Sequence[str], delete: bool, as_jso
             "runs": [
                 {"id": removal.row.id, "why": removal.why, "files": len(removal.files), "bytes": removal.bytes} for removal in removed
             ],
-            "kept_for_tickets": list(kept),
+            "kept_for_tickets": list(plan.kept),
+            "left_bytes": plan.left,
         })  # fmt: skip
         return
     for removal in removed:
         echo_line(f"{removal.row.id}: {plural(len(removal.files), 'file')}, {removal.bytes / 1e6:.1f} MB: {removal.why}")
-    if kept:
-        it = "it" if len(kept) == 1 else "them"
-        echo_line(f"note: {plural(len(kept), 'run')} kept: a ticket, sent or waiting, links to {it}; --ticketed removes {it} too", err=True)
+    if plan.kept:
+        it = "it" if len(plan.kept) == 1 else "them"
+        kept = plural(len(plan.kept), "run")
+        echo_line(f"note: {kept} kept: a ticket, sent or waiting, links to {it}; --ticketed removes {it} too", err=True)
+    if most is not None and plan.left > most:
+        echo_line(f"note: {plan.left / 1e6:.1f} MB remain, more than the {most / 1e6:.1f} MB of --most", err=True)
     if delete and removed:
         echo_line("note: the next `postrun nightly`, or one with --index-only, takes them out of the index", err=True)
     done = "removed" if delete else "would be removed; --delete does it"

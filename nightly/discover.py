@@ -290,10 +290,10 @@ def to_look_at(run: FoundRun) -> tuple[ObjectInfo, ...]:
 def with_these(run: FoundRun, files: Sequence[ObjectInfo]) -> FoundRun:
     """Return the run with those files of ``run.perhaps`` that belong to it."""
     if not files and run.fingerprint:
-        return FoundRun(run.id, run.kind, run.objects, run.complete, run.fingerprint)
+        return FoundRun(run.id, run.kind, run.objects, run.complete, run.fingerprint, recording=run.recording)
     objects = tuple(sorted([*run.objects, *files], key=lambda one: one.path.encode("utf-8", "surrogateescape")))
     complete = run.complete and all(one.modified_ns <= run.settled_ns for one in files)
-    return FoundRun(run.id, run.kind, objects, complete, fingerprint(objects))
+    return FoundRun(run.id, run.kind, objects, complete, fingerprint(objects), recording=run.recording)
 
 
 def fingerprint(objects: Iterable[ObjectInfo], *, inodes: bool = False) -> str:
@@ -387,8 +387,10 @@ def _runs(run: _Open, before_ns: int) -> Iterator[FoundRun]:
         objects, perhaps = [*objects, *perhaps], []
     elif kind == "traces":
         objects, perhaps = [*objects, *run.perhaps], run.extras
-    settled_ns = _ANY_TIME_NS if "end" in run.roles or _recorded(run.marks) else before_ns
-    result = FoundRun(run.root, kind, tuple(objects), max(one.modified_ns for one in objects) <= settled_ns, "", (), settled_ns)
+    recorded = _recorded(run.marks)
+    settled_ns = _ANY_TIME_NS if "end" in run.roles or recorded else before_ns
+    complete = max(one.modified_ns for one in objects) <= settled_ns
+    result = FoundRun(run.root, kind, tuple(objects), complete, "", (), settled_ns, recording=bool(run.marks) and not recorded)
     yield dataclasses.replace(with_these(result, ()), perhaps=tuple(perhaps), stores=stores, settled_ns=settled_ns)
 
 

@@ -37,6 +37,8 @@ class FoundRun:
     """The run is not complete if a file of ``perhaps`` belongs to it and was written after this (Unix time)."""
     stores: tuple[FoundRun, ...] = ()
     """Run stores next to the run, which are the runs if none of ``objects`` begins like a run's file."""
+    recording: bool = False
+    """Whether a ``postrun record`` began in the run and has not ended."""
 
     @property
     def bytes(self) -> int:

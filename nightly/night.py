@@ -163,7 +163,12 @@ def _listing(source: Objects, wanted: Wanted, shard: Shard) -> Iterator[ObjectIn
 
 def running(night: Night, digest: str) -> list[Row]:
     """Return rows of the runs whose jobs have not ended."""
-    return [_open(one, "running", None, digest) for one in night.decisions if one.why == "running"]
+    return [_open(one, "running", why_running(one.run), digest) for one in night.decisions if one.why == "running"]
+
+
+def why_running(run: FoundRun) -> str:
+    """Return why a run does not count as ended."""
+    return f"{'`postrun record` has not ended' if run.recording else 'no end marker'}, and files were written less than --settle ago"
 
 
 def lets_in(run: FoundRun, wanted: Wanted, shard: Shard) -> bool:
@@ -459,7 +464,7 @@ def _fault(row: Row) -> Fault:
 
 def _open(decision: Decision, state: Literal["running", "waiting"], reason: str | None, digest: str) -> Row:
     """Return the row of a run that is not up to date, based on its last report."""
-    text = reason or ("the job has not ended" if state == "running" else "")
+    text = reason or ""
     if decision.row is not None and decision.row.state == "reported":
         return replace(decision.row, warnings=(*decision.row.warnings, f"{OUTDATED}{text}."))
     run = decision.run

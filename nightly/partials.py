@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
+Tell = Callable[[str, int], None]  # receives the id of each run that is read in parts, and their number
+
 PART_BYTES: Final = 64_000_000
 """Smaller files are read together up to this size, or up to the size above which runs are split if that is smaller."""
 PART_FILES: Final = 500
@@ -311,17 +313,18 @@ def _once(files: list[InputFile], root: Path, task: Task) -> list[InputFile]:
 
 
 @contextlib.contextmanager
-def splitting(engine: contextlib.AbstractContextManager[Executor], above: int) -> Iterator[Executor]:
+def splitting(engine: contextlib.AbstractContextManager[Executor], above: int, tell: Tell | None = None) -> Iterator[Executor]:
     """Wrap an executor so that it reports runs of more than ``above`` bytes in parts."""
     with engine as executor:
-        yield Splitting(executor, above)
+        yield Splitting(executor, above, tell)
 
 
 class Splitting(Executor):
     """Passes tasks on to ``executor``, the report of a large run as several tasks with one result."""
 
-    def __init__(self, executor: Executor, above: int) -> None:
+    def __init__(self, executor: Executor, above: int, tell: Tell | None = None) -> None:
         self._executor = executor
+        self._tell = tell or (lambda run, number: None)
         self._above = above
         self._most = max(1, min(PART_BYTES, above))
 
@@ -332,6 +335,7 @@ class Splitting(Executor):
         if len(divided := parts(task, self._most)) > 1:
             future: Future[Any] = Future()
             future.set_running_or_notify_cancel()
+            self._tell(task.run.id, len(divided))
             threading.Thread(target=self._fulfil, args=(future, task, divided), name="postrun-parts", daemon=True).start()
             return future
         return self._executor.submit(fn, *args, **kwargs)

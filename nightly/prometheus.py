@@ -110,8 +110,8 @@ def _metrics(ended: Ended, before: str) -> Iterator[_Figure]:
     outcomes = {
         "reported": sum(row.state == "reported" for row in night.rows),
         "failed": len(night.failed),
-        "unchanged": sum(decision.why == "unchanged" for decision in night.decisions),
-        "elsewhere": len(night.elsewhere),
+        "unchanged": result.unchanged,
+        "elsewhere": result.elsewhere,
         "taken_over": len(result.taken_over),
     }
     yield _Figure(

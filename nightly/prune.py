@@ -20,6 +20,7 @@ from .families import family_of
 from .model import Row
 
 PRUNED: Final = "The files of this report were removed (postrun nightly prune)."
+_LOG: Final = "/postrun.log"
 _LATEST: Final = re.compile(r"latest/(report\.(html|pdf|json|md|junit\.xml)|postrun\.log|profiler-reports/[^/]+)")
 
 
@@ -54,13 +55,15 @@ class Reports:
     def all(self) -> list[ObjectInfo]:
         return [*self.latest, *(file for files in self.versions.values() for file in files)]
 
-    def superseded(self, folder: str | None) -> list[ObjectInfo]:
-        """Return the files of other versions than ``folder``.
+    def superseded(self, row: Row) -> list[ObjectInfo]:
+        """Return the files of other versions than that of ``row``.
 
-        Without a folder the reports were pruned: all that is left."""
-        if folder is None:
+        Without a folder the reports were pruned: all that is left. A failed run may have no other report than the one before, so only logs
+        of earlier failures count."""
+        if row.state == "reported" and row.folder is None:
             return self.all()
-        return [file for version, files in self.versions.items() if version != folder for file in files]
+        others = [files for version, files in self.versions.items() if version != row.folder]
+        return [file for files in others if row.state == "reported" or _only_log(files) for file in files]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +83,11 @@ class Removal:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """``kept``: ids of runs that the policy names and a ticket protects."""
+    """``kept``: ids of runs that the policy names and a ticket protects. ``left``: bytes of the files that stay."""
 
     removals: tuple[Removal, ...]
     kept: tuple[str, ...]
+    left: int
 
     @property
     def bytes(self) -> int:
@@ -123,9 +127,13 @@ def plan(rows: Mapping[str, Row], reports: Mapping[str, Reports], policy: Policy
         files = reports.get(row.id, Reports())
         if row.id in reasons and not policy.keeps(row):
             removals[row.id] = Removal(row, reasons[row.id], tuple(files.all()), True, row.id in policy.gone)
-        # A failed run may have no other report than the one before.
-        elif policy.superseded and row.state == "reported" and (old := files.superseded(row.folder)):
-            removals[row.id] = Removal(row, "replaced by a newer report", tuple(old))
+        elif policy.superseded and (old := files.superseded(row)):
+            if row.state == "reported":
+                removals[row.id] = Removal(row, "replaced by a newer report", tuple(old))
+            elif policy.keeps(row):
+                kept.add(row.id)
+            else:
+                removals[row.id] = Removal(row, "log of an earlier failure", tuple(old))
         if row.id in reasons and policy.keeps(row):
             kept.add(row.id)
     left -= sum(one.bytes for one in removals.values())
@@ -134,14 +142,19 @@ def plan(rows: Mapping[str, Row], reports: Mapping[str, Reports], policy: Policy
         if left <= most:
             break
         before = removals.get(row.id)
-        if before is not None and before.complete:
+        if (before is not None and before.complete) or _only_log(reports.get(row.id, Reports()).all()):
             continue
         if policy.keeps(row):
             kept.add(row.id)
             continue
         left -= sizes.get(row.id, 0) - (before.bytes if before is not None else 0)
         removals[row.id] = Removal(row, "all reports together are too large", tuple(reports[row.id].all()), True)
-    return Plan(tuple(removals.values()), tuple(sorted(kept)))
+    return Plan(tuple(removals.values()), tuple(sorted(kept)), left)
+
+
+def _only_log(files: Iterable[ObjectInfo]) -> bool:
+    """Decide whether files are the logs of failures, which free no space."""
+    return all(file.path.endswith(_LOG) for file in files)
 
 
 def _named(present: Sequence[Row], policy: Policy, patterns: Sequence[re.Pattern[str]]) -> dict[str, str]:

@@ -45,7 +45,8 @@ class Parts:
 class Result:
     """``rows``: by id, of the runs that have a done-marker or that this call leaves open. ``index``: the data that was written.
     ``creates_once``: whether the output's store knows conditional writes, on which nights at the same time rely. ``taken_over``: rows of
-    the runs of nights that ended before they announced them. ``claims``: of this call."""
+    the runs of nights that ended before they announced them. ``claims``: of this call. ``left_out``: lines about files of the source, and
+    ``refused``, lines about files below the output that postrun did not write."""
 
     night: Night
     rows: Mapping[str, Row]
@@ -54,6 +55,19 @@ class Result:
     left_out: tuple[str, ...] = ()
     creates_once: bool = True
     taken_over: tuple[Row, ...] = ()
+    refused: tuple[str, ...] = ()
+
+    @property
+    def unchanged(self) -> int:
+        """The number of unchanged runs, without those that were taken over."""
+        taken = {row.id for row in self.taken_over}
+        return sum(one.why == "unchanged" and one.run.id not in taken for one in self.night.decisions)
+
+    @property
+    def elsewhere(self) -> int:
+        """The number of runs of other nights, without those that were taken over."""
+        taken = {row.id for row in self.taken_over}
+        return sum(row.id not in taken for row in self.night.elsewhere)
 
     @property
     def only_in_index(self) -> list[Row]:
@@ -127,11 +141,14 @@ def full_night(
             nights.report(night, out, wanted, executor, parts.work, claims, tell)
         with unannounced.of_ended_nights(out, claims) as ended:
             with claims.alone(INDEX_CLAIM):
-                rows = everything(parts.known(out), night)
+                known = parts.known(out)
+                finished_by_others(night, known, places.options_digest(wanted.options))
+                rows = everything(known, night)
                 written = parts.index(out, rows, _turn(out, ended | {claims.night}), _left_out(night, wanted))
             ids = {row.id for row in night.rows}
             taken_over = tuple(row for row in unannounced.rows_of(rows.values(), ended) if row.id not in ids)
-            yield Result(night, rows, written, claims, (*night.not_read, *parts.refused), once, taken_over)
+            refused = tuple(parts.refused)
+            yield Result(night, rows, written, claims, (*night.not_read, *refused), once, taken_over, refused)
 
 
 @contextmanager
@@ -147,7 +164,23 @@ def index_only(wanted: Wanted, parts: Parts, announces: bool = False) -> Iterato
             rows = everything(parts.known(out), night)
             written = parts.index(out, rows, _turn(out, ended), _left_out(night, wanted))
         taken_over = tuple(unannounced.rows_of(rows.values(), ended))
-        yield Result(Night(gone=night.gone), rows, written, claims, tuple(parts.refused), taken_over=taken_over)
+        refused = tuple(parts.refused)
+        yield Result(Night(gone=night.gone), rows, written, claims, refused, taken_over=taken_over, refused=refused)
+
+
+def finished_by_others(night: Night, known: Mapping[str, Row], digest: str) -> None:
+    """Move runs from ``open`` to ``elsewhere`` if another night finished them since."""
+    due = {one.run.id: one for one in night.decisions if one.due} if night.open else {}
+    still = []
+    for row in night.open:
+        decision, done = due.get(row.id), known.get(row.id)
+        if decision is None or done is None or done == decision.row or row.state == "failed":
+            still.append(row)
+        elif (done.fingerprint, done.options) == (decision.run.fingerprint, digest):
+            night.elsewhere.append(done)
+        else:
+            still.append(row)
+    night.open = still
 
 
 def _turn(out: Objects, mine: frozenset[str] = frozenset()) -> Turn:

@@ -109,7 +109,8 @@ class Sender:
             self._noted(box, entry)
             if action.row is not None:
                 self._recorded(action.row, ticket)
-            self.tell(result["outcome"])
+            target = f"{action.rule}: {action.target.text}: "
+            self.tell(f"{target}{action.run or action.message.run}: {result['outcome'].removeprefix(target)}")
         self.sent.append(result)
         self.log.ticket(result)
         if "given_up" in result:  # last: a night that is killed repeats this rather than loses it

@@ -20,7 +20,7 @@ from ..ingest.object_store.urls import is_url
 from ..version import REPORT, __version__
 from . import places
 from .model import Row
-from .night import Night
+from .night import Night, why_running
 from .run_night import Result
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def plan_lines(night: Night, limit: int | None) -> Iterator[str]:
         if decision.due:
             yield f"{run.id}: {decision.why} ({run.kind}, {_count(decision.files, 'file')}, {decision.bytes / 1e6:.1f} MB)"
         elif decision.why == "running":
-            yield f"{run.id}: not yet: it has no end marker, and was written to a moment ago (--settle)"
+            yield f"{run.id}: not yet: {why_running(run)}"
     counts = Counter(one.why for one in night.decisions)
     due = sum(one.due for one in night.decisions)
     of = _count(len(night.decisions), "run")
@@ -84,12 +84,11 @@ def lines(result: Result, out: Objects) -> Iterator[str]:
     """Yield the lines at the end of a night."""
     night = result.night
     states = Counter(row.state for row in night.rows)
-    unchanged = sum(one.why == "unchanged" for one in night.decisions)
-    parts = [f"{states['reported']} reported", f"{states['failed']} failed", f"{unchanged} unchanged"]
+    parts = [f"{states['reported']} reported", f"{states['failed']} failed", f"{result.unchanged} unchanged"]
     if result.taken_over:
         parts.append(f"{len(result.taken_over)} of an interrupted night")
-    if night.elsewhere:
-        parts.append(f"{len(night.elsewhere)} by another night")
+    if result.elsewhere:
+        parts.append(f"{result.elsewhere} by another night")
     for state, what in (("running", "still running"), ("waiting", "waiting")):
         if count := result.index.states.get(state, 0):
             parts.append(f"{count} {what}")
@@ -130,22 +129,31 @@ def notes(result: Result) -> Iterator[str]:
     if not result.creates_once:
         yield NOT_ONCE
     if result.taken_over:
-        yield f"an interrupted night reported {_count(len(result.taken_over), 'run')}; --fail-on and --attach include them now"
+        taken = [row.id for row in result.taken_over]
+        it = "it" if len(taken) == 1 else "them"
+        yield f"an interrupted night reported {_count(len(taken), 'run')}; --fail-on and --attach include {it} now: {_named(taken)}"
     if night.stopped is not None:
         yield f"the night ended early: {night.stopped}"
     waiting = Counter(row.reason for row in night.open if row.state == "waiting")
     for reason, count in waiting.most_common(_NAMED):
         if reason != night.stopped:
             yield f"{_count(count, 'run')} left for another time: {reason}"
-    if running := sum(one.why == "running" for one in night.decisions):
-        yield f"{_count(running, 'run')} left until nothing more is written there (no end marker; --settle says for how long)"
+    running: dict[str, list[str]] = {}
+    for decision in night.decisions:
+        if decision.why == "running":
+            running.setdefault(why_running(decision.run), []).append(decision.run.id)
+    for reason, ids in running.items():
+        yield f"{_count(len(ids), 'run')} left until the job ends ({reason}): {_named(ids)}"
     if earlier := sum(row.report_version != REPORT for row in result.rows.values() if row.state == "reported" and row.folder):
         yield f"{_count(earlier, 'report')} of an earlier version of postrun; --redo makes them again"
     if night.gone:
         yield f"{_count(len(night.gone), 'run')} in the index no longer at the source; the reports are kept"
     if dropped := result.index.dropped:
         yield f"{_count(len(dropped), 'run')} without a report left the index, because no night finds them anymore: {_named(dropped)}"
-    yield from left_out(result.left_out)
+    yield from left_out([line for line in result.left_out if line not in result.refused])
+    yield from result.refused[:_NAMED]
+    if (more := len(result.refused) - _NAMED) > 0:
+        yield f"{_count(more, 'more file')} below --out not as postrun nightly writes them (--json lists all)"
     if (alone := result.index.alone_told) is not None:
         yield "; ".join(alone)
 

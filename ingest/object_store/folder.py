@@ -312,7 +312,10 @@ class Folder(Objects):
             finally:
                 temporary.unlink(missing_ok=True)
         except OSError as error:
-            raise self._failed(path, error) from None
+            if os.path.lexists(self._root):
+                raise self._failed(path, error) from None
+            reason = error.strerror or type(error).__name__
+            raise ObjectStoreError(f"{self.url}: the folder cannot be created ({reason}); choose another place") from None
 
     @contextmanager
     def _lock(self, *, needed: bool) -> Iterator[None]:

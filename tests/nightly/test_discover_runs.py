@@ -149,6 +149,12 @@ def test_a_run_is_complete_by_its_end_marker_or_by_age(fresh: list[str], old: li
     assert run.complete is complete
 
 
+def test_a_recorder_that_has_not_ended_is_known() -> None:
+    files = ["a/h.1.2.prt", "a/.postrun-run/job", "b/h.1.2.prt", "b/.postrun-run/job", "b/.postrun-run/job.ended", "c/h.1.2.prt"]
+    files += ["d/h.1.2.prt", "d/nvidia-smi.csv", "d/.postrun-run/rank-0"]
+    assert {name: run.recording for name, run in find(objects(*files)).items()} == {"a": True, "b": False, "c": False, "d": True}
+
+
 def test_without_a_time_to_settle_the_clock_of_the_store_may_be_ahead() -> None:
     listing = objects("j/trace.json", modified_ns=FRESH)
     assert [run.complete for run in found_runs(listing, now_ns=FRESH - 10**9, settle_ns=0)] == [True]

@@ -24,6 +24,7 @@ from postrun.nightly import night as nights
 from postrun.nightly.claims import Claims
 from postrun.nightly.model import ReportOptions, Row, Task, row_of
 from postrun.nightly.night import Night, Wanted
+from postrun.nightly.run_night import finished_by_others
 from postrun.version import REPORT, __version__
 
 DAY = 24 * 3600 * 10**9
@@ -315,6 +316,20 @@ def test_two_nights_at_once_share_the_runs(source: Path, out: Objects) -> None:
     assert not [one.path for one in out.list() if one.path.endswith("claim.json")]
 
 
+def test_a_run_that_another_night_has_finished_meanwhile_is_not_open(source: Path, out: Objects) -> None:
+    asked, work = wanted(source, out), Work(out)
+    night = nights.plan(open_objects(source), out, asked, known(out))
+    with Claims(out) as second_night:
+        assert second_night.take(places.claim("run3"))
+        assert second_night.take(places.claim("run4"))
+        with Claims(out) as claims:
+            nights.report(night, out, asked, Sync(), work, claims)
+    assert sorted(row.id for row in night.open) == ["run3", "run4"]
+    go(source, out, limit=1)  # run3, as the other night does after this one looked at it
+    finished_by_others(night, known(out), places.options_digest(asked.options))
+    assert ([row.id for row in night.elsewhere], [row.id for row in night.open]) == (["run3"], ["run4"])
+
+
 def test_runs_of_another_night_that_is_killed_come_free(source: Path, out: Objects) -> None:
     path = places.claim("run3")
     dead = Claims(out, clock=lambda: 1)
@@ -406,6 +421,7 @@ def test_a_run_that_is_written_to_keeps_its_last_report(source: Path, out: Objec
     by_id = {row.id: row for row in night.open}
     assert by_id.keys() == {"run1", "run7"}
     assert by_id["run7"].state == "running"
+    assert by_id["run7"].reason == "no end marker, and files were written less than --settle ago"
     assert by_id["run1"].state == "reported"
     assert any("has changed since" in text for text in by_id["run1"].warnings)
 

@@ -120,7 +120,7 @@ def test_a_damaged_index_is_named_and_replaced(source: Path, content: bytes) -> 
     out = source.parent / "out"
     assert quiet_night(source) == [LINE]
     (out / "index.parquet").write_bytes(content)
-    note = f"note: left out: {out}/index.parquet: not as this version of postrun nightly writes it, so the next index replaces it unread"
+    note = f"note: {out}/index.parquet: not as this version of postrun nightly writes it, so the next index replaces it unread"
     done = nightly(source, "--out", out, "--engine", "none", "--index-only")
     assert done.stderr.splitlines().count(note) == 1
     assert nightly(source, "--out", out, "--engine", "none", "--index-only").stderr.count("index.parquet: not as") == 0

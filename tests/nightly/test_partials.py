@@ -292,6 +292,15 @@ def test_the_file_whose_part_fails_is_named_and_the_others_are_kept(run_of_two: 
     assert partials.Splitting(again, 1).submit(report, task).result(60).state == "reported"
 
 
+def test_runs_that_are_read_in_parts_are_named(run_of_two: str, tmp_path: Path, here: Executor) -> None:
+    task, lines = small.task_of(only(run_of_two), run_of_two, str(tmp_path / "out"), formats=("json",)), list[tuple[str, int]]()
+    report: Callable[..., Any] = work.report_run
+    bad: dict[int, Exception] = {0: ObjectStoreError("is not there")}
+    with pytest.raises(ObjectStoreError):
+        partials.Splitting(Noting(here, bad), 1, lambda *words: lines.append(words)).submit(report, task).result(60)
+    assert lines == [(task.run.id, 2)]
+
+
 def test_other_tasks_are_passed_on(here: Executor) -> None:
     noting = Noting(here)
     assert partials.Splitting(noting, 0).submit(len, "four").result(5) == 4

@@ -21,8 +21,8 @@ from postrun.nightly import prometheus
 from postrun.nightly.event_log import EventLog, night_log
 from postrun.nightly.hard_limit import reason
 from postrun.nightly.history import Finding
-from postrun.nightly.model import ReportOptions, Row, Task
-from postrun.nightly.night import Night
+from postrun.nightly.model import FoundRun, ReportOptions, Row, Task
+from postrun.nightly.night import Decision, Night
 from postrun.nightly.prometheus import Ended, checked, write
 from postrun.nightly.run_night import Result
 from postrun.nightly.worker_process import WorkerDied
@@ -89,7 +89,9 @@ class Index:
 
 def ended(**more: Any) -> Ended:
     night = Night(rows=[row("a"), row("b", seconds=4), row("bad", state="failed", seconds=None, bytes=24)], faults={"bad": "timeout"})
-    result = Result(night, {}, Index(), None, taken_over=(row("c"),))  # type: ignore[arg-type]
+    night.decisions = [Decision(FoundRun(name, "traces", (), True, "f"), b"", "unchanged", row(name), 1, 1, 0) for name in "cd"]
+    night.elsewhere = [row("e"), row("f")]
+    result = Result(night, {}, Index(), None, taken_over=(row("c"), row("e")))  # type: ignore[arg-type]
     return replace(Ended(result, night.rows, (Index.findings[0], Index.findings[3]), 0, 61.25, 1_795_243_200.5), **more)
 
 
@@ -108,8 +110,8 @@ def test_figures_of_a_night(tmp_path: Path) -> None:
     actual = values(path)
     expected = {
         ("runs", "reported"): 7, ("runs", "failed"): 2, ("runs", "running"): 0, ("runs", "waiting"): 1,
-        ("night_runs", "reported"): 2, ("night_runs", "failed"): 1, ("night_runs", "unchanged"): 0, ("night_runs", "elsewhere"): 0,
-        ("night_runs", "taken_over"): 1,
+        ("night_runs", "reported"): 2, ("night_runs", "failed"): 1, ("night_runs", "unchanged"): 1, ("night_runs", "elsewhere"): 1,
+        ("night_runs", "taken_over"): 2,  # each run counts once
         ("night_failures", "timeout"): 1, ("night_failures", "input"): 0, ("night_failures", "machine"): 0,
         ("night_findings", "regression"): 2, ("night_findings", "new_issue"): 2, ("night_findings", "improvement"): 0,
         ("run_duration_seconds_sum",): 6.5, ("run_duration_seconds_count",): 2, ("night_read_bytes",): 2024,

@@ -96,6 +96,43 @@ def test_a_failed_run_keeps_the_report_before(out: Objects) -> None:
     assert chosen(out, rows, keep=1) == ({}, ())
 
 
+def failed(out: Objects, run_id: str, **more: Any) -> Row:
+    """Write the logs of two failures of a run."""
+    for version in "12":
+        folder = f"{places.run_folder(run_id)}/{version * 16}-{'0' * 12}"
+        out.write(f"{folder}/postrun.log", b"x" * 10)
+    base: dict[str, Any] = {"kind": "traces", "fingerprint": "f", "options": "o", "bytes": 1, "files": 1, "reported_at_ns": 1}
+    row = Row(id=run_id, state="failed", **base | {"folder": folder, "written": ("postrun.log",)} | more)
+    out.write(places.done(run_id), done_markers.marker(row))
+    return row
+
+
+def test_the_log_of_an_earlier_failure_goes(out: Objects) -> None:
+    rows = [failed(out, "a"), failed(out, "ticket", tickets=("jira:PERF 12",)), failed(out, "crash", folder=None, written=())]
+    put(out, "b", 1)
+    rows.append(failed(out, "b"))  # its former report stays
+    assert chosen(out, rows, superseded=True) == ({"a": 10, "crash": 20, "b": 10}, ("ticket",))
+    known = {row.id: row for row in rows}
+    list(remove(out, plan(known, reports_of(out.list("runs/"), known), Policy(superseded=True)).removals))
+    assert {one.path for one in out.list("runs/a/")} == {"runs/a/done.json", f"{rows[0].folder}/postrun.log"}
+    assert chosen(out, rows, superseded=True) == ({}, ("ticket",))
+
+
+def test_logs_of_failures_are_no_reports_that_are_too_large(out: Objects) -> None:
+    rows = [failed(out, "a"), failed(out, "ticket", tickets=("jira:PERF 12",)), put(out, "b", 1)]
+    assert chosen(out, rows, most_bytes=100) == ({"b": 200}, ())
+
+
+def test_a_size_that_is_not_reached_is_reported(out: Objects, tmp_path: Path) -> None:
+    put(out, "a", 1, size=2_000_000, tickets=("jira:PERF 12",))
+    put(out, "b", 2, size=2_000_000)
+    done = call(tmp_path / "out", "--most", "3MB")
+    assert "note: 4.0 MB remain, more than the 3.0 MB of --most" in done.stderr
+    assert done.stdout.splitlines()[-1].startswith("4.0 MB of 1 run would be removed")
+    assert json.loads(call(tmp_path / "out", "--most", "3MB", "--json").stdout)["left_bytes"] == 4_000_000
+    assert "remain" not in call(tmp_path / "out", "--most", "4MB").stderr
+
+
 def test_files_of_a_removal_that_was_cut_off_go(out: Objects) -> None:
     row = put(out, "a", 1)
     assert chosen(out, [replace(row, folder=None, written=())], superseded=True) == ({"a": 200}, ())

@@ -99,6 +99,13 @@ def test_only_messages_that_were_not_sent_are_sent_later(out: Objects, server: S
     assert send(out, rules("jira:PERF"), [], newer) == []
 
 
+def test_the_line_of_a_message_names_its_run(out: Objects, server: Server) -> None:
+    lines: list[str] = []
+    with Claims(out) as claims, night_log(None) as log:
+        Sender(rules("jira:PERF"), Addresses(out), {"a": row("a")}, (), lines.append, lines.append, log).night(claims, [row("a")], ())
+    assert lines == ["jira:PERF: jira:PERF: a: commented"]
+
+
 def refused(action: notify.Action) -> HttpError:
     return HttpError("the project is archived", 403, "")
 

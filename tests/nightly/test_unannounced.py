@@ -13,8 +13,8 @@ from postrun.ingest.object_store.open import open_objects
 from postrun.nightly import summary
 from postrun.nightly.claims import Claims
 from postrun.nightly.index import Book
-from postrun.nightly.model import Row
-from postrun.nightly.night import Night
+from postrun.nightly.model import FoundRun, Row
+from postrun.nightly.night import Decision, Night
 from postrun.nightly.run_night import Result
 from postrun.nightly.unannounced import announcing, of_ended_nights, rows_of
 
@@ -88,7 +88,7 @@ def test_the_runs_of_a_killed_night_are_announced_by_the_next(tmp_path: Path, ou
     done = nightly(source, "--out", folder, *OPTIONS, "--json")
     assert (done.exit_code, json.loads(done.stdout)["failed"], json.loads(done.stdout)["taken_over"]) == (3, [], ["bad", "good"])
     assert "postrun: --fail-on: no report of bad\n" in done.stderr
-    assert "an interrupted night reported 2 runs; --fail-on and --attach include them now" in done.stderr
+    assert "an interrupted night reported 2 runs; --fail-on and --attach include them now: bad, good" in done.stderr
     assert told(source, "--out", folder, *OPTIONS)["taken_over"] == []
     assert not list(out.list("nights/"))
 
@@ -96,9 +96,11 @@ def test_the_runs_of_a_killed_night_are_announced_by_the_next(tmp_path: Path, ou
 def test_the_summary_counts_runs_of_an_interrupted_night(out: Objects) -> None:
     row = Row(id="a", state="reported", kind="traces", fingerprint="f", options="o", bytes=1, files=1)
     with Claims(out) as claims:
-        result = Result(Night(), {"a": row}, Book().write(out, {"a": row}), claims, taken_over=(row,))
+        night = Night([Decision(FoundRun("a", "traces", (), True, "f"), b"", "unchanged", row, 1, 1, 0)])
+        result = Result(night, {"a": row}, Book().write(out, {"a": row}), claims, taken_over=(row,))
     line = next(summary.lines(result, out))
     assert line == "0 reported, 0 failed, 0 unchanged, 1 of an interrupted night; 1 run in the index"
+    assert "an interrupted night reported 1 run; --fail-on and --attach include it now: a" in summary.notes(result)
 
 
 def test_the_claim_of_a_night_that_was_killed_expires(out: Objects) -> None:

@@ -24,6 +24,11 @@ def paths(folder: Path, prefix: str = "", after: str | None = None) -> list[str]
     return [one.path for one in open_objects(folder).list(prefix, after=after)]
 
 
+def test_a_root_that_cannot_be_created_is_named() -> None:
+    with pytest.raises(ObjectStoreError, match=r"^/proc/x: the folder cannot be created \(.+\); choose another place$"):
+        open_objects("/proc/x").create("nights/a.json", b"")
+
+
 def test_links_are_followed_but_never_in_a_circle(tmp_path: Path) -> None:
     root, elsewhere = tmp_path / "above" / "root", tmp_path / "other"
     put(root / "run" / "a")
