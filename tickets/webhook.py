@@ -90,7 +90,7 @@ def _runs(line: str) -> list[dict[str, Any]]:
 
 
 def generic(message: Message) -> dict[str, Any]:
-    """Return the content of the form that an https:// target receives, as JSON, and the origin of a message of a night."""
+    """Return the content of the form of an https:// target as JSON, and the origin."""
     summary = {**message.to_json(), "marker": marker(message.key)}
     return {"key": slug(message.key), **message.origin, "summary": summary, "text": comment(message, MARKDOWN)}
 
