@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import shutil
+from collections import namedtuple
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from dataclasses import replace
@@ -190,7 +192,7 @@ def test_a_part_that_is_read_again_counts_once(run_of_two: str, expected: bytes,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("wrong", ["missing", "damaged", "of other files", "a table is gone"])
+@pytest.mark.parametrize("wrong", ["missing", "damaged", "of other files", "a table is gone", "a table is replaced"])
 def test_a_part_that_is_not_there_is_the_stores_fault_and_can_be_read_again(
     run_of_two: str, expected: bytes, tmp_path: Path, wrong: str
 ) -> None:
@@ -206,13 +208,28 @@ def test_a_part_that_is_not_there_is_the_stores_fault_and_can_be_read_again(
         marker.write_bytes(marker.read_bytes()[:100])
     elif wrong == "of other files":
         marker.write_bytes((out / divided[0].marker).read_bytes())
-    else:
+    elif wrong == "a table is gone":
         next(marker.parent.glob("00001-*.parquet")).unlink()
+    else:
+        (mine, other) = (next(marker.parent.glob(f"{number}-*.name.parquet")) for number in ("00001", "00000"))
+        mine.write_bytes(other.read_bytes() + b"PAR1")
     with pytest.raises(ObjectStoreError, match="00001"):
         partials.report_parts(task, 1)
     assert not (out / "runs" / "run" / "done.json").exists()
     row = parted(task, 1)
     assert (out / str(row.folder) / "report.json").read_bytes() == expected
+
+
+def test_tables_that_do_not_fit_the_disk_are_not_downloaded(run_of_two: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    task = small.task_of(only(run_of_two), run_of_two, str(tmp_path), formats=("json",))
+    for part in partials.parts(task, 1):
+        partials.read_part(part)
+    needed = sum(len(data) for name, data in files(tmp_path).items() if name.endswith(".parquet"))
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(needed, 0, needed))
+    row = partials.report_parts(task, 1)
+    assert row.state == "failed"
+    assert re.search(r"MB are to be downloaded, but only .* set TMPDIR", row.reason or "")
 
 
 def test_a_file_that_changes_is_told(run_of_two: str, tmp_path: Path) -> None:
