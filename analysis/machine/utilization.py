@@ -50,7 +50,7 @@ def derived_utilization(store: Store) -> pl.DataFrame:
     for group in batches(((device["node"], device["unit"]), device["events"]) for device in devices):
         events = store.frame(
             'SELECT node, device AS unit, start_ns - ?::BIGINT AS start, end_ns - ?::BIGINT AS "end" FROM device_run'
-            f" WHERE (node, device) IN (VALUES {', '.join(f'({node}, {unit})' for node, unit in group)})",
+            f" WHERE {' OR '.join(f'(node = {node} AND device = {unit})' for node, unit in group)}",
             [origin, origin],
         )
         numbered = with_window(events, profiled)

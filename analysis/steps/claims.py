@@ -8,7 +8,7 @@ from typing import Final
 import polars as pl
 
 from ..toolkit.intervals import sweep_length, union
-from ..toolkit.places import batches
+from ..toolkit.places import batches, one_of
 from .data import StepData
 from .ranges import LOADING, REMAINDER
 
@@ -133,12 +133,14 @@ def _events(spans: Sequence[tuple[int, int | None, int, int]]) -> str:
         return f"(CASE {cases} END)::INTEGER AS number"
 
     within = "ON e.process IS NOT DISTINCT FROM s.process AND e.start_ns < s.high AND e.start_ns + e.duration_ns > s.low"
+    these = one_of("e.process", {process for _, process, *_ in spans})  # the join alone reads the events of all processes
     return f"""
         WITH span("group", process, low, high) AS (VALUES {values})
         SELECT s."group", {number(_ON_DEVICE)}, e.start_ns AS start, e.end_ns AS "end" FROM device_run AS e JOIN span AS s {within}
+        WHERE {these}
         UNION ALL
         SELECT s."group", {number(_ON_HOST)}, e.start_ns, e.start_ns + e.duration_ns FROM host_event AS e JOIN span AS s {within}
-        WHERE e.kind IN ('launch', 'sync', 'call', 'loader', 'operator')
+        WHERE {these} AND e.kind IN ('launch', 'sync', 'call', 'loader', 'operator')
     """
 
 
