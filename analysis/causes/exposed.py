@@ -23,6 +23,7 @@ from .matching import matched_collectives
 
 LEAD: Final = ("operation", "group_description", "group_size", "launcher", "part")  # one cause and one advice
 ROW: Final = (*LEAD, "stream", "bytes", "element_type", "assumed")
+_ROWS: Final = 500_000  # calls that are summed at a time
 _EQUAL_CALLS: Final = 3  # fewer equal calls do not show what the shortest possible duration is
 _AT_ONCE_NS: Final = 100_000  # a collective that begins this soon after its launch did not queue
 _ALONE: Final = 0.95  # share of a collective that is exposed if no computation runs next to it
@@ -92,7 +93,11 @@ def exposed_rows(store: Store, calls: pl.DataFrame) -> tuple[ExposedCollective, 
     if calls.is_empty():
         return ()
     places = Places(store)
-    rows = calls.group_by(ROW).agg(*_sums()).join(_last(calls, ROW), on=ROW, how="left", nulls_equal=True)
+    parts = [part.group_by(ROW).agg(*_sums()) for part in calls.iter_slices(_ROWS)]  # of all at once, the keys would be a copy of the calls
+    waiting = pl.when(pl.col("waiting_ns").is_not_null().all()).then(pl.col("waiting_ns").sum())
+    sums = pl.concat(parts).group_by(ROW).agg(pl.col("count", "time_ns", "exposed_ns").sum(), waiting_ns=waiting)
+    rows = sums.with_columns(transfer_ns=pl.col("exposed_ns") - pl.col("waiting_ns"))
+    rows = rows.join(_last(calls, ROW), on=ROW, how="left", nulls_equal=True)
     rows = rows.sort("exposed_ns", "time_ns", *ROW, descending=[True, True, *(False for _ in ROW)], nulls_last=True)
     return tuple(
         ExposedCollective.of(
@@ -108,13 +113,11 @@ def exposed_rows(store: Store, calls: pl.DataFrame) -> tuple[ExposedCollective, 
 def _sums() -> list[pl.Expr]:
     """Sum the columns of calls; waiting is null unless it is known of all of them."""
     known = pl.col("exposed_waiting").is_not_null().all()
-    waiting = pl.col("exposed_waiting").sum()
     return [
         pl.len().alias("count"),
         pl.col("duration").sum().alias("time_ns"),
         pl.col("exposed").sum().alias("exposed_ns"),
-        pl.when(known).then(waiting).alias("waiting_ns"),
-        pl.when(known).then(pl.col("exposed").sum() - waiting).alias("transfer_ns"),
+        pl.when(known).then(pl.col("exposed_waiting").sum()).alias("waiting_ns"),
     ]
 
 
@@ -122,8 +125,10 @@ def _last(calls: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
     """Return the process that causes most of the exposed waiting, and that time.
 
     Columns: ``by``, last, ``caused``."""
-    late = calls.select(*by, "last", "exposed_waiting").drop_nulls("last")
-    caused = late.group_by(*by, "last").agg(caused=pl.col("exposed_waiting").sum())
+    late = calls.select(*by, "last", caused="exposed_waiting")
+    slices = late.clear(), *late.iter_slices(_ROWS)
+    parts = [part.drop_nulls("last").group_by(*by, "last").agg(pl.col("caused").sum()) for part in slices]
+    caused = pl.concat(parts).group_by(*by, "last").agg(pl.col("caused").sum())
     return caused.sort("caused", "last", descending=[True, False]).unique(list(by), keep="first", maintain_order=True)
 
 

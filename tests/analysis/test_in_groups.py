@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from postrun.analysis import Options, analyze
-from postrun.analysis.causes import operations
+from postrun.analysis.causes import exposed, operations
 from postrun.analysis.device import collectives, device_gaps
 from postrun.analysis.report.model import Report
 from postrun.analysis.steps import claims
@@ -37,6 +37,7 @@ def test_each_process_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(places, "ROWS_AT_ONCE", 1)
     monkeypatch.setattr(device_gaps, "ROWS_AT_ONCE", 1)
     monkeypatch.setattr(collectives, "_ROWS", 7)
+    monkeypatch.setattr(exposed, "_ROWS", 9)
     monkeypatch.setattr(operations, "AT_ONCE", 1)
     monkeypatch.setattr(claims, "_ROWS_AT_ONCE", 500)
     monkeypatch.setattr(reduction, "AT_ONCE", 4_000)
