@@ -211,8 +211,8 @@ def test_a_part_that_is_not_there_is_the_stores_fault_and_can_be_read_again(
     elif wrong == "a table is gone":
         next(marker.parent.glob("00001-*.parquet")).unlink()
     else:
-        (mine, other) = (next(marker.parent.glob(f"{number}-*.name.parquet")) for number in ("00001", "00000"))
-        mine.write_bytes(other.read_bytes() + b"PAR1")
+        names, names_of_first = (next(marker.parent.glob(f"{number}-*.name.parquet")) for number in ("00001", "00000"))
+        names.write_bytes(names_of_first.read_bytes() + b"PAR1")
     with pytest.raises(ObjectStoreError, match="00001"):
         partials.report_parts(task, 1)
     assert not (out / "runs" / "run" / "done.json").exists()
