@@ -201,7 +201,7 @@ def nightly(source: str, quiet: bool, verbose: bool, as_json: bool, **options: A
 
 def _nightly(log: EventLog, source: str, quiet: bool, verbose: bool, as_json: bool, options: dict[str, Any]) -> None:
     from ..ingest.object_store.open import open_objects
-    from ..nightly import places
+    from ..nightly import outbox, places
     from ..nightly import run_night as course
     from ..nightly import summary as texts
     from ..nightly.addresses import Addresses
@@ -257,7 +257,7 @@ def _nightly(log: EventLog, source: str, quiet: bool, verbose: bool, as_json: bo
                 sent = sender.night(result.claims, new, result.index.new, matched)
                 damaged, earlier = sender.damaged, sender.earlier
                 for line in earlier:
-                    echo(f"postrun: --fail-on, in a night that was ended while it sent messages: {line}", err=True)
+                    echo_line(f"postrun: --fail-on, in a night that was ended while it sent messages: {line}", err=True)
     matches = [*([matched] if matched else []), *earlier]
     _print(texts.lines(result, out), texts.summary(result, out, regressed, sent, matches), as_json, quiet)
     if quiet:
@@ -267,29 +267,25 @@ def _nightly(log: EventLog, source: str, quiet: bool, verbose: bool, as_json: bo
         notes = chain.from_iterable(of_night)
     for line in notes:
         echo_line(f"note: {line}", err=True)
-    if rules is None and not quiet:
-        from ..nightly import outbox
-
-        if waiting := outbox.waiting(out):
-            echo_line(f"note: waiting messages of earlier nights: {waiting}; a call with --attach sends them", err=True)
     unsent = [one for one in sent if "error" in one]
     if any("given_up" not in one for one in unsent):
         echo("postrun: the next call with --attach sends what could not be sent; --index-only sends it without reports", err=True)
     code = 3 if matches else 1 if unsent or damaged or result.night.stopped is not None else 0
-    if options["metrics"] is not None:
-        from ..nightly import outbox, prometheus
+    try:
+        waiting = outbox.waiting(out)
+        if waiting and rules is None and not quiet:
+            echo_line(f"note: waiting messages of other nights: {waiting}; a call with --attach sends them", err=True)
+        if options["metrics"] is not None:
+            from ..nightly import prometheus
 
-        due = sum(decision.due for decision in result.night.decisions)
-        complete = due <= (wanted.limit or due) and not result.night.source_is_empty
-        given_up = sum("given_up" in one for one in sent)
-        try:
-            waiting = outbox.waiting(out)
-            is_night = not options["index_only"]
+            due = sum(decision.due for decision in result.night.decisions)
+            complete = due <= (wanted.limit or due) and not result.night.source_is_empty
+            given_up, is_night = sum("given_up" in one for one in sent), not options["index_only"]
             ended = prometheus.Ended(result, rows, regressed, code, log.seconds, time.time(), complete, waiting, given_up, is_night)
             prometheus.write(options["metrics"], ended, displayed_out)
-        except PostrunError as error:
-            echo(f"postrun: {error}", err=True)
-            code = code or error.exit_code
+    except PostrunError as error:
+        echo(f"postrun: {error}", err=True)
+        code = code or error.exit_code
     if code:
         sys.exit(code)
 

@@ -19,7 +19,7 @@ from call_nightly import nightly, told
 from postrun.errors import InputError
 from postrun.ingest.object_store.objects import ObjectStoreError
 from postrun.ingest.store.limits import size_in_bytes
-from postrun.nightly import notify, summary
+from postrun.nightly import notify, outbox, summary
 from postrun.nightly.model import Row
 from postrun.nightly.options import moment, shard
 from postrun.simulate import Problems, write_demo
@@ -343,13 +343,27 @@ def test_a_night_that_is_killed_while_it_sends_leaves_its_exit_code_to_the_next(
     assert "--fail-on: issues in a, c (" in nightly(*arguments, "--fail-on", "issues").stderr
     monkeypatch.setattr(notify, "send", lambda *_, **__: ("commented on 7", "github:owner/repo#7"))
     elsewhere = nightly(source, "--out", tmp_path / "out", *ALL_RULES)
-    assert (elsewhere.exit_code, "waiting messages of earlier nights: 2;" in elsewhere.stderr) == (0, True)
+    assert (elsewhere.exit_code, "waiting messages of other nights: 2;" in elsewhere.stderr) == (0, True)
     second = nightly(*arguments, "--json")
     assert second.exit_code == 3, second.output
     assert [text.partition(" (")[0] for text in json.loads(second.stdout)["fail_on"]] == ["issues in a, c"]
     assert "--fail-on, in a night that was ended while it sent messages: issues in a, c (" in second.stderr
     assert len(re.findall("ticket: any: github:owner/repo#7: .+: commented on 7", second.stderr)) == 2
     assert nightly(*arguments, "--fail-on", "issues").exit_code == 0
+
+
+@pytest.mark.slow
+def test_an_alarm_keeps_its_exit_code_when_waiting_messages_cannot_be_counted(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreadable(_: object) -> int:
+        raise ObjectStoreError("nights: no permission")
+
+    monkeypatch.setattr(outbox, "waiting", unreadable)
+    done = nightly(source, "--out", tmp_path / "out", *ALL_RULES, "--fail-on", "issues")
+    assert (done.exit_code, done.stderr.count("nights: no permission")) == (3, 1)
+    again = nightly(source, "--out", tmp_path / "out", *ALL_RULES)
+    assert (again.exit_code, again.stderr.count("nights: no permission")) == (ObjectStoreError.exit_code, 1)
 
 
 RULE = """
