@@ -305,7 +305,7 @@ def _summary(rule: Rule, rest: Sequence[_Match]) -> Action:
 
 def _summary_of(rule: Rule, number: int, lines: tuple[str, ...], key: str) -> Action:
     headline = f"{number} more runs matched the rule {rule.name} than tickets are opened for in one night ({rule.limit})."
-    message = Message(key, f"{number} runs", "summary", headline, lines=lines)
+    message = Message(key, f"{number} runs", "summary", headline, lines=lines, origin={"rule": rule.name})
     return Action(
         rule.name, rule.target, plain(f"postrun: {rule.name}: {number} more runs"), message, f"{rule.name}/summary", number=number
     )
