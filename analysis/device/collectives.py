@@ -93,19 +93,19 @@ CALLS: Final = {
     "duration": pl.Int64,
 }  # fmt: skip
 """Columns of :func:`collective_calls`."""
-_ROWS: Final = 250_000
+_ROWS: Final = 250_000  # kernels that are combined at a time, or those of one process
 _SIZE: Final = ("operation", "element_type", "group_size", "assumed", "bytes")
 
 
-def communication_kernels(store: Store, columns: Sequence[str] = ()) -> pl.DataFrame:
-    """Return every communication kernel with its collective, by process and time.
+def communication_kernels(store: Store, columns: Sequence[str]) -> pl.DataFrame:
+    """Return columns of every communication kernel and its collective.
 
-    ``columns``: those that are needed; all, unless any are named.
+    By process and time.
     ``group_ranks`` is a number in :func:`rank_texts`: a job of 512 ranks records a text of kilobytes with each kernel. The rows of a large
     job are not kept in memory: what is needed of them more often is in :func:`collective_calls`."""
     if not communicates(store):
-        return pl.DataFrame(schema=_SCHEMA).select(columns or pl.all())
-    return store.frame(f"SELECT {', '.join(columns)} FROM ({_KERNELS})" if columns else _KERNELS)
+        return pl.DataFrame(schema=_SCHEMA).select(columns)
+    return store.frame(f"SELECT {', '.join(columns)} FROM ({_KERNELS})")
 
 
 @shared
@@ -141,11 +141,11 @@ def collective_calls(store: Store) -> pl.DataFrame:
 
     Columns: ``CALLS``. assumed: the group is not recorded, and all ranks of the job are assumed. peer: a rank. duration: of the kernels.
     """
-    return pl.concat([pl.DataFrame(schema=CALLS), *map(_calls, _of_processes(store))])
+    return pl.concat([pl.DataFrame(schema=CALLS), *(_calls(kernels) for kernels in _of_processes(store) if kernels.height)])
 
 
 def _of_processes(store: Store) -> Iterator[pl.DataFrame]:
-    """Yield the rows of :func:`communication_kernels`, whole processes at a time."""
+    """Yield every communication kernel with its collective, whole processes at a time."""
     if not communicates(store):
         return
     rest = pl.DataFrame(schema=_SCHEMA)
