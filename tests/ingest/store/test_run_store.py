@@ -275,7 +275,7 @@ def test_a_long_query_shows_no_bar_where_python_has_no_script() -> None:
     code = """
 from postrun.ingest.store import Store
 with Store.temporary() as store:
-    print(store.frame("SELECT current_setting('enable_progress_bar') AS shown").item())
+    print(store.connection.execute("SELECT current_setting('enable_progress_bar')").fetchall())
 """
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"
+    assert done.stdout == "[(False,)]\n"
